@@ -1,0 +1,1 @@
+"""loaderscope: why does the training loop wait for data?"""
