@@ -12,6 +12,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+
 from notebook_tools import LIMIT_S, NOTEBOOKS, check_fresh, notebook_paths, run, source_hash, tidy
 
 MAX_CELLS = 40
@@ -52,9 +53,7 @@ def code_cells(path: Path):
 
 
 def test_the_folder_holds_only_numbered_notebooks_and_solutions():
-    tracked = subprocess.run(
-        ["git", "ls-files", "notebooks"], cwd=NOTEBOOKS.parent, capture_output=True, text=True, check=False
-    )
+    tracked = subprocess.run(["git", "ls-files", "notebooks"], cwd=NOTEBOOKS.parent, capture_output=True, text=True)
     if tracked.returncode:
         pytest.skip("not a git checkout")
     named = re.compile(r"notebooks/(solutions/)?\d\d_[a-z0-9_]+\.ipynb")
@@ -138,7 +137,7 @@ def test_runs_from_top_to_bottom(path):
     """In a process of its own, so that kernels, event loops and settings end with it."""
     start = time.monotonic()
     done = subprocess.run(
-        [sys.executable, str(TOOL), "run", str(path)], capture_output=True, text=True, timeout=LIMIT_S + 60, check=False
+        [sys.executable, str(TOOL), "run", str(path)], capture_output=True, text=True, timeout=LIMIT_S + 60
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert time.monotonic() - start < LIMIT_S
