@@ -7,6 +7,7 @@ nor ipywidgets, so a record saved on a GPU machine opens on a laptop.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import math
 import os
@@ -18,7 +19,13 @@ from loaderscope.errors import NotMeasuredError, RecordError
 SCHEMA_VERSION = 1
 MAX_REPR_LINES = 8
 
+# Marks a dict in JSON as something richer. Not a possible field name, so no record can collide with it.
+TAG = "@"
+
 _KINDS: dict[str, type] = {}
+
+# Records that live outside this package; imported only when a file names one of them.
+_FURTHER_HOMES = ("loaderscope.records", "loaderscope.diagnosis.report", "loaderscope.claims")
 
 
 def register(cls: type) -> type:
@@ -170,16 +177,16 @@ def load(path: str | os.PathLike):
 
 
 def encode(value: Any) -> Any:
-    """Turn records and what they hold into plain JSON values; dataclasses carry their name under "kind"."""
+    """Turn records and what they hold into plain JSON values; dataclasses carry their name under TAG."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         shown = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value) if f.metadata.get("saved", True)}
-        return {"kind": type(value).__name__, **shown}
+        return {TAG: type(value).__name__, **shown}
     if isinstance(value, bool) or value is None or isinstance(value, (str, int)):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else {"kind": "float", "value": repr(value)}
+        return value if math.isfinite(value) else {TAG: "float", "value": repr(value)}
     if isinstance(value, dict):
-        return {"kind": "dict", "items": [[encode(k), encode(v)] for k, v in value.items()]}
+        return {TAG: "dict", "items": [[encode(k), encode(v)] for k, v in value.items()]}
     if isinstance(value, (tuple, list)):
         return [encode(v) for v in value]
     if hasattr(value, "item") and not getattr(value, "shape", ()):
@@ -195,12 +202,12 @@ def decode(value: Any) -> Any:
         return tuple(decode(v) for v in value)
     if not isinstance(value, dict):
         return value
-    kind = value.get("kind")
+    kind = value.get(TAG)
     if kind == "float":
         return float(value["value"])
     if kind == "dict":
         return {decode(k): decode(v) for k, v in value["items"]}
-    cls = _KINDS.get(kind)
+    cls = _KINDS.get(kind) or _from_further_homes(kind)
     if cls is None:
         raise RecordError("This record holds a part this version does not know", seen=repr(kind))
     known = {f.name: f for f in dataclasses.fields(cls)}
@@ -210,3 +217,9 @@ def decode(value: Any) -> Any:
         if name not in fields and required:
             fields[name] = NotMeasured("not in the file: it was written by an older version")
     return cls(**fields)
+
+
+def _from_further_homes(kind: Any) -> type | None:
+    for module in _FURTHER_HOMES:
+        importlib.import_module(module)
+    return _KINDS.get(kind)

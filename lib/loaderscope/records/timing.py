@@ -20,7 +20,8 @@ class LoopTiming(Record):
     data_time_s[i]: seconds waited for batch i; the first of an epoch includes making the iterator (iterator_s).
     compute_time_s[i]: seconds the step took (NotMeasured where there was no step).
     samples[i]: samples in batch i, or NotMeasured where a batch does not tell.
-    epoch_starts: positions i of the first batch of each epoch.
+    epoch_starts: positions i of the first batch of each epoch; segment_starts: those of them that began with fresh
+    workers because the measurement itself began there.
     wall_s: the whole loop. cpu_main_s, cpu_workers_s: CPU seconds used meanwhile.
     ended: "epochs", "batches", "time", "interrupted" or "fault" (then `fault` says which).
     """
@@ -37,6 +38,7 @@ class LoopTiming(Record):
     cpu_workers_s: float | NotMeasured
     ended: str
     fault: Outcome | None = None
+    segment_starts: tuple[int, ...] = (0,)
 
     title = "Loop timing"
 
@@ -55,15 +57,20 @@ class LoopTiming(Record):
     def steady(self) -> tuple[int, ...]:
         """Positions that belong to steady running: in each epoch all after the first round of batches.
 
-        The first batches of an epoch pay for starting the workers and filling the queue. Epochs too short for
-        that (under two rounds after the first) have no steady part and count whole, less their first batch.
+        The first round of an epoch pays for starting the workers and filling the queue. An epoch of fewer than three
+        rounds never runs steadily: it counts whole, first batch and all, because that is what training pays each
+        time; those that began a measurement are left out where there are others.
         """
         first_round = max(1, self.facts.workers)
         ends = (*self.epoch_starts[1:], self.batches)
+        epochs = list(zip(self.epoch_starts, ends, strict=True))
+        later = [e for e in epochs if e[0] not in self.segment_starts]
         chosen: list[int] = []
-        for start, end in zip(self.epoch_starts, ends, strict=True):
-            skip = first_round if end - start >= 3 * first_round else 1
-            chosen.extend(range(start + skip, end))
+        for start, end in epochs:
+            if end - start >= 3 * first_round:
+                chosen.extend(range(start + first_round, end))
+            elif (start, end) in later or not later:
+                chosen.extend(range(start, end))
         return tuple(chosen)
 
     def _series(self, values) -> Samples:

@@ -1,0 +1,18 @@
+"""Rules: pure functions from evidence to findings. One module per family of causes."""
+
+from __future__ import annotations
+
+from loaderscope.diagnosis.evidence import Evidence
+from loaderscope.diagnosis.order import ordered
+from loaderscope.diagnosis.rules import faults, speed
+from loaderscope.records import Finding
+
+FAMILIES = (faults.judge, speed.judge)
+
+
+def judge(evidence: Evidence) -> tuple[Finding, ...]:
+    """All findings that are present or undecided, in the order of a report."""
+    found: list[Finding] = []
+    for family in FAMILIES:
+        found.extend(family(evidence))
+    return ordered(tuple(f for f in found if f.verdict != "absent"))

@@ -1,0 +1,124 @@
+"""Where the loop's time goes: no-overlap, interference, and what makes loading itself slow."""
+
+from __future__ import annotations
+
+from loaderscope import thresholds
+from loaderscope.diagnosis import costs, fixes
+from loaderscope.diagnosis.evidence import Evidence
+from loaderscope.records import Finding, is_measured, text
+from loaderscope.records.gil import VERDICTS
+
+
+def judge(evidence: Evidence) -> tuple[Finding, ...]:
+    """Findings of the speed family, present or undecided; none for a loop that does not wait for data."""
+    bound = costs.bound(evidence)
+    if bound not in ("input-bound", "no step"):
+        return ()
+    split = costs.shares(evidence)
+    found = [_no_overlap(evidence, split), _interference(evidence, split), _inside(evidence, split)]
+    return tuple(f for f in found if f is not None)
+
+
+def _no_overlap(evidence: Evidence, split: costs.Shares) -> Finding | None:
+    if split.overlap < thresholds.IMPACT_WORTH_NAMING:
+        return None
+    room = evidence.headroom
+    evidence_text = (
+        f"num_workers=0: a batch is loaded in {room.alone.step_time.estimate()}, then used in {room.cached.estimate()}, one after the other",
+        f"{text.share(split.overlap)} of the loop could be hidden behind the other half (n = {room.both.step_time.n} batches)",
+    )
+    return Finding("no-overlap", "present", split.overlap, evidence_text, fixes.for_no_overlap(evidence))
+
+
+def _interference(evidence: Evidence, split: costs.Shares) -> Finding | None:
+    """Both together slower than each alone predicts, and the two ask for more cores than there are."""
+    room = evidence.headroom
+    if not room.with_step or split.interference < thresholds.IMPACT_WORTH_NAMING:
+        return None
+    ratio = room.interference
+    if not ratio.above(thresholds.INTERFERENCE_RATIO):
+        return None
+    demand = _cores_wanted(evidence)
+    said = f"both together take {ratio} of the time that each alone predicts"
+    if demand is None:
+        return Finding("interference", "undecided", split.interference, (said,), (), "the CPU time of both sides was not measured")
+    have = evidence.environment.cores_allowed
+    wanted = f"together they want {demand:.2f} cores of {have:.3g} (CPU seconds per predicted second, n = {room.both.step_time.n} batches)"
+    if demand < thresholds.INTERFERENCE_DEMAND * have:
+        return None
+    return Finding("interference", "present", split.interference, (said, wanted), fixes.for_interference(evidence))
+
+
+def _cores_wanted(evidence: Evidence) -> float | None:
+    """CPU seconds per batch of loader and step, over the seconds per batch predicted for both."""
+    room = evidence.headroom
+    parts = (room.alone.cpu_main_s, room.alone.cpu_workers_s, room.step_cpu_s)
+    if not all(is_measured(p) for p in parts) or not room.alone.batches:
+        return None
+    loader = (room.alone.cpu_main_s + room.alone.cpu_workers_s) / room.alone.batches
+    return (loader + room.step_cpu_s) / room.predicted_s
+
+
+def _inside(evidence: Evidence, split: costs.Shares) -> Finding | None:
+    """What makes loading itself slower than the step: waiting, or computing with or without the GIL."""
+    profile = evidence.profile
+    if split.own < thresholds.IMPACT_WORTH_NAMING or not is_measured(profile) or profile.n < thresholds.FEW_READS:
+        return None
+    if not evidence.with_step and profile.wall.mean < thresholds.CHEAP_SAMPLE_S:
+        return None
+    part = costs.explained(evidence)
+    if part is not None and part < thresholds.EXPLAINED_SHARE:
+        return None
+    shares = profile.shares
+    busy = shares["waiting"] + shares["computing"]
+    waiting = shares["waiting"] / busy if busy > 0 else 0.0
+    impact = min(1.0, split.own)
+    if waiting >= thresholds.WAITING_SHARE:
+        return _io_latency(evidence, impact * waiting)
+    if 1 - waiting >= thresholds.COMPUTING_SHARE:
+        return _computing(evidence, impact * (1 - waiting))
+    both = _sample_sentence(evidence)
+    return Finding(
+        "io-latency", "undecided", impact * waiting, both, fixes.for_io_latency(evidence), "waiting and computing are about equal: try the fix for each"
+    )
+
+
+def _io_latency(evidence: Evidence, impact: float) -> Finding:
+    said = _sample_sentence(evidence)
+    gil = evidence.gil
+    if is_measured(gil) and gil.verdict == "serialised":
+        why = f"samples wait, and threads do not speed them up ({gil.why}): a lock may be what they wait for"
+        return Finding("io-latency", "undecided", impact, (*said, why), (), "measure without the lock, or with processes")
+    if is_measured(gil) and gil.verdict == "waits":
+        said = (*said, f"GIL check: {VERDICTS['waits']} ({gil.why})")
+    return Finding("io-latency", "present", impact, said, fixes.for_io_latency(evidence))
+
+
+def _computing(evidence: Evidence, impact: float) -> Finding:
+    said, gil = _sample_sentence(evidence), evidence.gil
+    if costs.contended(evidence):
+        other = f"samples queue for a core {text.share(evidence.profile.shares['queueing'])} of their time (n = {evidence.profile.n}) while other jobs use the machine"
+        return Finding("cpu-bound", "undecided", impact, (*said, other), (), "run again when the other jobs have ended")
+    if not is_measured(gil):
+        return Finding("cpu-bound", "undecided", impact, said, (), f"the GIL check: {gil.reason}")
+    sentence = f"GIL check: {VERDICTS[gil.verdict]} ({gil.why})"
+    if gil.verdict == "holds-gil":
+        return Finding("python-bound", "present", impact, (*said, sentence), fixes.for_python_bound(evidence))
+    if gil.verdict in ("computes", "serialised"):
+        return Finding("cpu-bound", "present", impact, (*said, sentence), fixes.for_cpu_bound(evidence))
+    return Finding("cpu-bound", "undecided", impact, (*said, sentence), fixes.for_cpu_bound(evidence), "run the GIL check on a quieter machine")
+
+
+def _sample_sentence(evidence: Evidence) -> tuple[str, ...]:
+    profile, room = evidence.profile, evidence.headroom
+    shares = profile.shares
+    out = [
+        f"a sample takes {profile.wall.estimate()}: {text.share(shares['waiting'])} waiting, "
+        f"{text.share(shares['computing'])} computing, {text.share(shares['queueing'])} queueing for a core",
+        f"loader alone: {room.alone.throughput} with {text.count(evidence.facts.workers, 'worker')}",
+    ]
+    if profile.transforms:
+        top = max(profile.transforms, key=lambda s: sum(s.wall_s))
+        part = sum(top.wall_s) / max(sum(profile.wall_s), 1e-12)
+        out.append(f"costliest transform: {top.name}, {text.share(part)} of the sample's time (n = {len(top.wall_s)} calls)")
+    return tuple(out)

@@ -1,0 +1,1 @@
+"""Probes run over a plan: each experiment returns one record of records."""

@@ -1,0 +1,1 @@
+"""The only code with measuring side effects: each probe returns one record."""

@@ -1,0 +1,323 @@
+"""`gil_check`: does the dataset's own code wait, compute without the GIL, hold the GIL, or queue for another lock?
+
+Two measurements, each between controls run in the same seconds, in a child process:
+
+1. the dataset's `__getitem__` on 1, 2 and 4 threads beside a sleep (scales fully), zlib (native code that drops the
+   GIL: shows what the cores give right now) and a pure-Python loop (does not scale);
+2. a side thread that sleeps half a millisecond and sees how late it wakes while one thread reads samples: it can only
+   wake when the GIL is free.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from loaderscope import isolation
+from loaderscope.clock import SYSTEM
+from loaderscope import thresholds
+from loaderscope.loaders import LoaderSpec
+from loaderscope.records import Environment, GilCheck, LoaderFacts, NotMeasured, Outcome, Samples, ThreadScaling, is_measured
+
+THREADS = (1, 2, 4)
+ROUNDS = 3
+NAP_S = 0.0005
+# A nap counts as late when it overshoots by more than this: three times what an idle machine overshoots (0.06 ms).
+LATE_S = 0.0002
+SWITCH_INTERVAL_S = 1e-4
+
+
+def gil_check(
+    loader: Any,
+    *,
+    indices: tuple[int, ...] | None = None,
+    budget_s: float = 12.0,
+    environment: Environment | None = None,
+) -> GilCheck:
+    """Judge the reader's own `__getitem__`. Runs in a forked child with one torch thread.
+
+    Args:
+        loader: a DataLoader over a map-style dataset (for an iterable one threads make no sense: only the share of
+            time the GIL is held is measured), or a map-style dataset itself.
+        indices: which samples to read; by default up to 64 spread evenly over the dataset.
+        budget_s: seconds for all of it; fewer rounds are run when samples are slow.
+    """
+    spec = _spec_of(loader)
+    refusal = spec.refusal() if spec.kind != "any" else "it is not a DataLoader: its dataset cannot be reached"
+    if refusal:
+        return _missing(spec.facts, environment, refusal)
+    chosen = indices if indices is not None else _spread(spec)
+    outcome = isolation.run_in_child(_measure, spec, chosen, budget_s, deadline_s=budget_s * 1.5 + 5)
+    if not outcome.ok:
+        return _missing(spec.facts, environment, f"the child that measured it {outcome.summary}", outcome)
+    raw: _Raw = outcome.value
+    verdict, why = judge(raw)
+    return GilCheck(
+        facts=spec.facts,
+        environment=environment if environment is not None else NotMeasured("not asked for"),
+        user=raw.user,
+        sleep_control=raw.sleep,
+        python_control=raw.python,
+        native_control=raw.native,
+        held_share=raw.held,
+        held_python=raw.held_python,
+        held_sleep=raw.held_sleep,
+        cpu_share=raw.cpu_share,
+        calls=raw.calls,
+        verdict=verdict,
+        why=why,
+    )
+
+
+@dataclass(frozen=True)
+class _Raw:
+    """What the child measured. call_s: median seconds of one call; waiting_share: of its wall time."""
+
+    user: ThreadScaling | NotMeasured
+    sleep: ThreadScaling | NotMeasured
+    python: ThreadScaling | NotMeasured
+    native: ThreadScaling | NotMeasured
+    held: float
+    held_python: float
+    held_sleep: float
+    cpu_share: float
+    waiting_share: float
+    call_s: float
+    calls: int
+
+
+def judge(raw: _Raw) -> tuple[str, str]:
+    """Verdict (a key of records.gil.VERDICTS) and the sentence with the numbers that decided. Pure."""
+    t = thresholds
+    held = _normalised(raw.held, raw.held_sleep, raw.held_python)
+    if raw.waiting_share >= t.GIL_WAITS_SHARE:
+        return _judge_waiting(raw)
+    if held is None:
+        return "undecided", "the two controls could not be told apart: the machine is too busy"
+    said = f"the GIL is held {held:.0%} as much as by a pure-Python loop, {raw.calls} calls"
+    if held >= t.GIL_HELD_HIGH:
+        return "holds-gil", said
+    if not is_measured(raw.user):
+        if held <= t.GIL_HELD_LOW:
+            return "computes", said + f"; {raw.user}"
+        return "undecided", said
+    return _judge_scaling(raw, held, said)
+
+
+def _judge_waiting(raw: _Raw) -> tuple[str, str]:
+    said = f"{raw.waiting_share:.0%} of a call's time it neither computes nor queues for a core, {raw.calls} calls"
+    if not is_measured(raw.user):
+        return "waits", said
+    mine, free = raw.user.speedup(4), raw.sleep.speedup(4)
+    scaling = f"; 4 threads bring {mine.value:.2f}x, a sleep {free.value:.2f}x"
+    if mine.value >= thresholds.GIL_WAITS_SCALING * free.value:
+        return "waits", said + scaling
+    if mine.high < thresholds.GIL_LOCKED_SPEEDUP:
+        return "serialised", said + scaling
+    return "undecided", said + scaling
+
+
+def _judge_scaling(raw: _Raw, held: float, said: str) -> tuple[str, str]:
+    t = thresholds
+    mine, free = raw.user.speedup(2), raw.native.speedup(2)
+    scaling = f"; 2 threads bring {mine.value:.2f}x, zlib {free.value:.2f}x"
+    if not free.value >= t.GIL_CONTROL_SPEEDUP:
+        if held <= t.GIL_HELD_LOW:
+            return "computes", said + "; the cores are too busy to test how threads scale"
+        return "undecided", said + scaling + ": the cores are too busy to test how threads scale"
+    gain = (mine.value - 1) / (free.value - 1)
+    if held <= t.GIL_HELD_LOW and gain <= t.GIL_LOCKED_GAIN and mine.high < t.GIL_LOCKED_SPEEDUP:
+        return "serialised", said + scaling
+    if gain >= t.GIL_COMPUTES_GAIN or held <= t.GIL_HELD_LOW:
+        return "computes", said + scaling
+    if gain <= t.GIL_LOCKED_GAIN:
+        return "holds-gil", said + scaling
+    return "undecided", said + scaling
+
+
+def _normalised(held: float, low: float, high: float) -> float | None:
+    """0 where the sleep control stands, 1 where the Python loop stands; None when those two are close."""
+    if high - low < thresholds.GIL_CONTROL_DISTANCE:
+        return None
+    return min(1.5, max(0.0, (held - low) / (high - low)))
+
+
+def _spec_of(loader: Any) -> LoaderSpec:
+    from torch.utils.data import DataLoader
+
+    is_dataset = hasattr(loader, "__getitem__") and hasattr(loader, "__len__") and not isinstance(loader, (list, tuple, DataLoader))
+    if is_dataset and not isinstance(loader, LoaderSpec):
+        loader = DataLoader(loader, batch_size=None)
+    return loader if isinstance(loader, LoaderSpec) else LoaderSpec.read(loader)
+
+
+def _spread(spec: LoaderSpec, count: int = 64) -> tuple[int, ...]:
+    length = spec.facts.length
+    if spec.kind != "map" or not is_measured(length) or length <= 0:
+        return ()
+    return tuple(dict.fromkeys(int(k * length / count) for k in range(min(count, length) if length < count else count)))
+
+
+# --- in the child -----------------------------------------------------------------------------------------------
+
+
+def _measure(spec: LoaderSpec, indices: tuple[int, ...], budget_s: float) -> _Raw:
+    read, threaded = _reader(spec, indices)
+    call_s, cpu_share, waiting_share, calls = _single(read, min(1.5, budget_s / 6))
+    unit = min(max(call_s, 0.001), 0.01)
+    held = [_held_share(w, 0.3 * budget_s / 12) for w in (read, _sleeper(unit), _python_work())]
+    scaling: list[ThreadScaling | NotMeasured]
+    window = max(0.12, 3 * call_s)
+    rounds = min(ROUNDS, int(0.6 * budget_s / (len(THREADS) * (window + 3 * 0.12))))
+    if not threaded:
+        scaling = [NotMeasured("an iterable dataset is read by one thread")] * 4
+    elif rounds < 1:
+        scaling = [NotMeasured(f"one call takes {call_s:.2g} s: too slow for {budget_s:.0f} s of measuring")] * 4
+    else:
+        scaling = _scalings({"yours": read, "sleep": _sleeper(unit), "python": _python_work(), "zlib": _native_work()}, rounds, window)
+    user, sleep, python, native = scaling
+    return _Raw(user, sleep, python, native, held[0], held[2], held[1], cpu_share, waiting_share, call_s, calls)
+
+
+def _reader(spec: LoaderSpec, indices: tuple[int, ...]) -> tuple[Callable[[int], Any], bool]:
+    """A call that reads one sample, and whether several threads may make it."""
+    dataset = spec.dataset
+    if spec.kind == "map" and indices:
+        return (lambda k: dataset[indices[k % len(indices)]]), True
+    state = {"it": iter(dataset)}
+
+    def read(_: int) -> Any:
+        try:
+            return next(state["it"])
+        except StopIteration:
+            state["it"] = iter(dataset)
+            return next(state["it"])
+
+    return read, False
+
+
+def _single(read: Callable[[int], Any], seconds: float) -> tuple[float, float, float, int]:
+    """One thread: median seconds a call, CPU share, waiting share, number of calls."""
+    clock = SYSTEM
+    read(0)  # imports and lazy set-up are not what is asked about
+    walls: list[float] = []
+    began, cpu, delay = clock.now(), clock.thread_cpu(), clock.thread_delay()
+    while not walls or clock.now() - began < seconds:
+        start = clock.now()
+        read(len(walls))
+        walls.append(clock.now() - start)
+    wall, cpu = clock.now() - began, clock.thread_cpu() - cpu
+    queued = clock.thread_delay() - delay if delay is not None else 0.0
+    return Samples(tuple(walls)).median, cpu / wall, max(0.0, 1 - (cpu + queued) / wall), len(walls)
+
+
+def _held_share(work: Callable[[int], Any], seconds: float) -> float:
+    """Share of a side thread's naps that end late because the GIL is taken while `work` runs.
+
+    The side thread's own run-queue delay is subtracted: a busy core is not a held GIL.
+    """
+    clock, stop, naps = SYSTEM, threading.Event(), []
+
+    def nap() -> None:
+        while not stop.is_set():
+            delay, start = clock.thread_delay(), clock.now()
+            clock.sleep(NAP_S)
+            late = clock.now() - start - NAP_S
+            queued = clock.thread_delay() - delay if delay is not None else 0.0
+            naps.append(late - queued)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    side = threading.Thread(target=nap, daemon=True)
+    try:
+        side.start()
+        began, k = clock.now(), 0
+        while clock.now() - began < seconds:
+            work(k)
+            k += 1
+    finally:
+        stop.set()
+        side.join(1.0)
+        sys.setswitchinterval(before)
+    return sum(n > LATE_S for n in naps) / max(1, len(naps))
+
+
+def _scalings(work: dict[str, Callable[[int], Any]], rounds: int, window: float) -> list[ThreadScaling]:
+    """Calls per second of every workload at every thread count, interleaved round by round."""
+    rates: dict[tuple[str, int], list[float]] = {(w, t): [] for w in work for t in THREADS}
+    for _ in range(rounds):
+        for threads in THREADS:
+            for name, call in work.items():
+                rates[name, threads].append(_rate(call, threads, window if name == "yours" else 0.12))
+    return [ThreadScaling(n, THREADS, tuple(tuple(rates[n, t]) for t in THREADS)) for n in work]
+
+
+def _rate(call: Callable[[int], Any], threads: int, window: float) -> float:
+    """Calls per second of `threads` threads over about `window` seconds, all started together."""
+    clock, barrier = SYSTEM, threading.Barrier(threads)
+    spans: list[tuple[float, float, int]] = []
+    failed: list[BaseException] = []
+
+    def loop(offset: int) -> None:
+        try:
+            barrier.wait()
+            start, done = clock.now(), 0
+            while done == 0 or clock.now() - start < window:
+                call(offset + done * threads)
+                done += 1
+            spans.append((start, clock.now(), done))
+        except BaseException as error:
+            failed.append(error)
+            barrier.abort()
+
+    pool = [threading.Thread(target=loop, args=(k,), daemon=True) for k in range(threads)]
+    for thread in pool:
+        thread.start()
+    for thread in pool:
+        thread.join()
+    if failed:
+        raise next((e for e in failed if not isinstance(e, threading.BrokenBarrierError)), failed[0])
+    return sum(done / (end - start) for start, end, done in spans)
+
+
+def _sleeper(seconds: float) -> Callable[[int], Any]:
+    return lambda _: SYSTEM.sleep(seconds)
+
+
+def _python_work(loops: int = 20_000) -> Callable[[int], Any]:
+    def work(_: int) -> int:
+        h = 0
+        for k in range(loops):
+            h = (h * 31 + k) % 1_000_003
+        return h
+
+    return work
+
+
+def _native_work(size: int = 1 << 17) -> Callable[[int], Any]:
+    data = bytes(range(256)) * (size // 256)
+    return lambda _: zlib.compress(data, 6)
+
+
+def _missing(facts: LoaderFacts, environment, reason: str, fault: Outcome | None = None) -> GilCheck:
+    gone = NotMeasured(reason)
+    return GilCheck(
+        facts=facts,
+        environment=environment if environment is not None else NotMeasured("not asked for"),
+        user=gone,
+        sleep_control=gone,
+        python_control=gone,
+        native_control=gone,
+        held_share=gone,
+        held_python=gone,
+        held_sleep=gone,
+        cpu_share=gone,
+        calls=0,
+        verdict="undecided",
+        why=reason,
+        fault=fault,
+    )
