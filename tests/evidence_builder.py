@@ -82,7 +82,9 @@ def noisy(mean: float, n: int, seed: int, spread: float = 0.03) -> tuple[float, 
     return tuple(max(0.0, mean * (1 + rng.gauss(0, spread))) for _ in range(n))
 
 
-def loop(spec: LoaderFacts, data_s: float, compute_s: float | None, n: int = 60, cpu_s: float = 0.0, spread=0.03) -> LoopTiming:
+def loop(
+    spec: LoaderFacts, data_s: float, compute_s: float | None, n: int = 60, cpu_s: float = 0.0, spread=0.03
+) -> LoopTiming:
     data = noisy(data_s, n, 1, spread)
     compute = noisy(compute_s, n, 2, spread) if compute_s is not None else NotMeasured("no step was given")
     wall = sum(data) + (sum(compute) if compute_s is not None else 0.0)
@@ -107,11 +109,15 @@ def room(spec: LoaderFacts, alone_s: float, step_s: float | None, both_s: float 
     if step_s is None:
         why = NotMeasured("no step was given")
         return Headroom(spec, environment(), alone, why, why, why)
-    both = loop(spec, max(0.0, both_s - step_s), step_s, cpu_s=more.get("loader_cpu_s", 0.0), spread=more.get("spread", 0.03))
+    both = loop(
+        spec, max(0.0, both_s - step_s), step_s, cpu_s=more.get("loader_cpu_s", 0.0), spread=more.get("spread", 0.03)
+    )
     return Headroom(spec, environment(), alone, noisy(step_s, 60, 3), both, more.get("step_cpu_s", 0.0))
 
 
-def profile(spec: LoaderFacts, waiting_s: float, cpu_s: float, queue_s: float = 0.0, n: int = 200, **more: Any) -> StageProfile:
+def profile(
+    spec: LoaderFacts, waiting_s: float, cpu_s: float, queue_s: float = 0.0, n: int = 200, **more: Any
+) -> StageProfile:
     w, c, q = noisy(waiting_s, n, 4), noisy(cpu_s, n, 5), noisy(queue_s, n, 6)
     return StageProfile(
         facts=spec,
@@ -129,11 +135,11 @@ def profile(spec: LoaderFacts, waiting_s: float, cpu_s: float, queue_s: float = 
     )
 
 
-def gil(spec: LoaderFacts, verdict: str, why: str = "the GIL is held 90 % as much as by a pure-Python loop, 200 calls") -> GilCheck:
+def gil(
+    spec: LoaderFacts, verdict: str, why: str = "the GIL is held 90 % as much as by a pure-Python loop, 200 calls"
+) -> GilCheck:
     scaling = ThreadScaling("yours", (1, 2, 4), ((100.0,) * 3, (101.0,) * 3, (99.0,) * 3))
-    return GilCheck(
-        spec, environment(), scaling, scaling, scaling, scaling, 0.7, 0.77, 0.01, 0.98, 200, verdict, why
-    )
+    return GilCheck(spec, environment(), scaling, scaling, scaling, scaling, 0.7, 0.77, 0.01, 0.98, 200, verdict, why)
 
 
 def evidence(spec: LoaderFacts | None = None, with_step: bool = True, **parts: Any) -> Evidence:

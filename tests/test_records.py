@@ -7,17 +7,38 @@ import math
 
 import numpy as np
 import pytest
-from evidence_builder import environment, evidence, facts, loop, profile, room
 
 import loaderscope as ls
+from evidence_builder import environment, evidence, facts, loop, profile, room
 from loaderscope.errors import NotMeasuredError, RecordError
-from loaderscope.records import Comparison, Estimate, LoopTiming, NotMeasured, Outcome, Samples, is_measured
-from loaderscope.records import statistics, text
+from loaderscope.records import (
+    Comparison,
+    Estimate,
+    LoopTiming,
+    NotMeasured,
+    Outcome,
+    Samples,
+    is_measured,
+    statistics,
+    text,
+)
 from loaderscope.records.base import MAX_REPR_LINES, decode, encode
 
 
 @pytest.mark.parametrize(
-    "use", [lambda x: x + 1, lambda x: 1 / x, lambda x: x < 3, bool, float, int, lambda x: sum([x, 1]), round, abs, lambda x: -x]
+    "use",
+    [
+        lambda x: x + 1,
+        lambda x: 1 / x,
+        lambda x: x < 3,
+        bool,
+        float,
+        int,
+        lambda x: sum([x, 1]),
+        round,
+        abs,
+        lambda x: -x,
+    ],
 )
 def test_a_missing_value_is_never_a_number(use):
     with pytest.raises(NotMeasuredError, match="no driver"):
@@ -45,7 +66,9 @@ def test_bursts_widen_the_interval():
     assert calm[1] - calm[0] < 0.01  # blocks of a whole round hardly vary
     drift = list(np.repeat([0.1, 0.2], 40))
     wide = statistics.interval(statistics.resample(drift, lambda x: x.mean(axis=1), 10))
-    naive = statistics.interval(drift[0] + 0 * np.array([0.0]) + np.random.default_rng(0).choice(drift, (500, 80)).mean(axis=1))
+    naive = statistics.interval(
+        drift[0] + 0 * np.array([0.0]) + np.random.default_rng(0).choice(drift, (500, 80)).mean(axis=1)
+    )
     assert wide[1] - wide[0] > 1.5 * (naive[1] - naive[0])
 
 
@@ -62,7 +85,8 @@ def test_samples_judge_their_own_noise():
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [(0.0000123, "12.3 µs"), (0.0123, "12.3 ms"), (1.234, "1.23 s"), (0.0, "0 s"), (1234.0, "1234 s")]
+    ("value", "said"),
+    [(0.0000123, "12.3 µs"), (0.0123, "12.3 ms"), (1.234, "1.23 s"), (0.0, "0 s"), (1234.0, "1234 s")],
 )
 def test_seconds_read_well(value, said):
     assert text.seconds(value) == said
@@ -83,7 +107,9 @@ def test_short_epochs_count_whole_without_the_one_that_began_the_measurement():
     base = loop(facts(num_workers=4), 0.03, None, n=24)
     timing = LoopTiming(**{**base.__dict__, "epoch_starts": (0, 8, 16)})
     assert timing.steady == tuple(range(8, 24))
-    only = LoopTiming(**{**base.__dict__, "epoch_starts": (0,), "data_time_s": base.data_time_s[:8], "samples": (16,) * 8})
+    only = LoopTiming(
+        **{**base.__dict__, "epoch_starts": (0,), "data_time_s": base.data_time_s[:8], "samples": (16,) * 8}
+    )
     assert only.steady == tuple(range(8))
 
 
@@ -146,7 +172,7 @@ def test_evidence_survives_json(tmp_path):
     back = ls.load(path)
     assert back == record
     assert back.headroom.ceiling == record.headroom.ceiling
-    assert json.loads(open(path, encoding="utf-8").read())["loaderscope"] == 1
+    assert json.loads((tmp_path / "ünï <x>.json").read_text(encoding="utf-8"))["loaderscope"] == 1
 
 
 @pytest.mark.parametrize(

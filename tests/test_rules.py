@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from evidence_builder import environment, evidence, facts, gil, profile, room
 
+from evidence_builder import environment, evidence, facts, gil, profile, room
 from loaderscope.diagnosis import costs, rules
 from loaderscope.diagnosis.report import Report
 from loaderscope.records import NotMeasured, Outcome, ThreadStack
@@ -20,7 +20,12 @@ def causes(findings, verdict="present"):
 
 def waiting_parts(spec, step_s, both_s):
     # 8 ms waiting per sample, 16 samples, 2 workers: 64 ms a batch
-    return {"spec": spec, "headroom": room(spec, 0.064, step_s, both_s), "profile": profile(spec, 0.008, 0.0002), "gil": gil(spec, "waits")}
+    return {
+        "spec": spec,
+        "headroom": room(spec, 0.064, step_s, both_s),
+        "profile": profile(spec, 0.008, 0.0002),
+        "gil": gil(spec, "waits"),
+    }
 
 
 def test_waiting_samples_are_io_latency_with_their_cost():
@@ -35,7 +40,9 @@ def test_the_fix_for_waiting_goes_beyond_the_cores():
     assert fix.changes["num_workers"] > 2 and fix.expected > 2
 
 
-@pytest.mark.parametrize(("verdict", "cause"), [("holds-gil", "python-bound"), ("computes", "cpu-bound"), ("serialised", "cpu-bound")])
+@pytest.mark.parametrize(
+    ("verdict", "cause"), [("holds-gil", "python-bound"), ("computes", "cpu-bound"), ("serialised", "cpu-bound")]
+)
 def test_computing_is_told_apart_by_the_gil(verdict, cause):
     spec = facts()
     parts = {"headroom": room(spec, 0.080, 0.010, 0.080, loader_cpu_s=0.16), "profile": profile(spec, 0.0002, 0.010)}
@@ -59,13 +66,23 @@ def test_a_loader_that_keeps_up_is_accused_of_nothing():
 
 def test_no_overlap_costs_the_smaller_of_the_two():
     spec = facts(num_workers=0)
-    found = judged(spec=spec, headroom=room(spec, 0.040, 0.040, 0.080), profile=profile(spec, 0.0024, 0.0001), gil=gil(spec, "waits"))
+    found = judged(
+        spec=spec,
+        headroom=room(spec, 0.040, 0.040, 0.080),
+        profile=profile(spec, 0.0024, 0.0001),
+        gil=gil(spec, "waits"),
+    )
     assert causes(found) == ["no-overlap"] and found[0].impact == pytest.approx(0.5, abs=0.03)
 
 
 def test_without_workers_slow_loading_stands_above_the_missing_overlap():
     spec = facts(num_workers=0)
-    found = judged(spec=spec, headroom=room(spec, 0.128, 0.020, 0.148), profile=profile(spec, 0.008, 0.0001), gil=gil(spec, "waits"))
+    found = judged(
+        spec=spec,
+        headroom=room(spec, 0.128, 0.020, 0.148),
+        profile=profile(spec, 0.008, 0.0001),
+        gil=gil(spec, "waits"),
+    )
     assert causes(found) == ["io-latency", "no-overlap"]
 
 
@@ -80,21 +97,34 @@ def test_interference_needs_both_the_slowdown_and_the_demand():
 
 def test_without_a_step_cheap_samples_are_accused_of_nothing():
     spec = facts(num_workers=0)
-    found = judged(spec=spec, with_step=False, headroom=room(spec, 0.0005, None), profile=profile(spec, 0.0, 0.00002), gil=gil(spec, "holds-gil"))
+    found = judged(
+        spec=spec,
+        with_step=False,
+        headroom=room(spec, 0.0005, None),
+        profile=profile(spec, 0.0, 0.00002),
+        gil=gil(spec, "holds-gil"),
+    )
     assert found == ()
 
 
 def test_time_outside_the_dataset_is_not_charged_to_it():
     """A batch takes 80 ms, the dataset accounts for 5 of them: the return trip, not I/O."""
     spec = facts()
-    found = judged(spec=spec, headroom=room(spec, 0.080, 0.001, 0.080), profile=profile(spec, 0.0006, 0.00002), gil=gil(spec, "waits"))
+    found = judged(
+        spec=spec,
+        headroom=room(spec, 0.080, 0.001, 0.080),
+        profile=profile(spec, 0.0006, 0.00002),
+        gil=gil(spec, "waits"),
+    )
     assert causes(found) == []
 
 
 def test_a_contended_machine_gives_undecided_not_an_accusation():
     spec = facts()
     parts = {"headroom": room(spec, 0.160, 0.010, 0.160, loader_cpu_s=0.08), "gil": gil(spec, "computes")}
-    found = judged(spec=spec, profile=profile(spec, 0.0, 0.005, 0.015), environment=environment(cores_measured=0.9), **parts)
+    found = judged(
+        spec=spec, profile=profile(spec, 0.0, 0.005, 0.015), environment=environment(cores_measured=0.9), **parts
+    )
     assert causes(found) == [] and causes(found, "undecided") == ["cpu-bound"]
 
 
@@ -107,7 +137,12 @@ def test_own_workers_queueing_is_no_excuse():
 
 def test_too_few_samples_accuse_nobody():
     spec = facts()
-    found = judged(spec=spec, headroom=room(spec, 0.064, 0.010, 0.064), profile=profile(spec, 0.008, 0.0001, n=5), gil=gil(spec, "waits"))
+    found = judged(
+        spec=spec,
+        headroom=room(spec, 0.064, 0.010, 0.064),
+        profile=profile(spec, 0.008, 0.0001, n=5),
+        gil=gil(spec, "waits"),
+    )
     assert causes(found) == []
 
 
@@ -127,7 +162,10 @@ def test_an_error_names_type_text_and_index():
     assert "ValueError" in said and "7" in said and "1 good batch" in said and "dataset[7]" in found[0].fixes[0].code
 
 
-@pytest.mark.parametrize(("number", "name", "cause"), [(11, "SIGSEGV", "worker-crash"), (9, "SIGKILL", "worker-killed"), (6, "SIGABRT", "worker-crash")])
+@pytest.mark.parametrize(
+    ("number", "name", "cause"),
+    [(11, "SIGSEGV", "worker-crash"), (9, "SIGKILL", "worker-killed"), (6, "SIGABRT", "worker-crash")],
+)
 def test_a_dead_worker_is_told_by_its_signal(number, name, cause):
     fault = Outcome("signal", "worker", 0.1, signal_number=number, signal_name=name)
     assert causes(judged(fault=fault)) == [cause]
@@ -171,6 +209,10 @@ def test_a_step_that_raises_is_not_the_loaders_fault():
 
 
 def test_every_finding_quotes_a_number():
-    found = [*judged(**waiting_parts(facts(), 0.010, 0.064)), *judged(fault=hang()), *judged(fault=Outcome("exit", "worker", 0.1, exit_code=3))]
+    found = [
+        *judged(**waiting_parts(facts(), 0.010, 0.064)),
+        *judged(fault=hang()),
+        *judged(fault=Outcome("exit", "worker", 0.1, exit_code=3)),
+    ]
     for finding in found:
         assert finding.evidence and all(any(c.isdigit() for c in e) for e in finding.evidence)

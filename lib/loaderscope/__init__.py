@@ -34,21 +34,23 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = sorted(_HOME_OF)
 
-if TYPE_CHECKING:
-    from loaderscope.claims import CLAIMS
-    from loaderscope.diagnosis.causes import CAUSES
-    from loaderscope.diagnosis.diagnose import diagnose
-    from loaderscope.diagnosis.report import Report
-    from loaderscope.diagnosis.symptoms import SYMPTOMS
-    from loaderscope.experiments.headroom import headroom
-    from loaderscope.experiments.preflight import preflight
-    from loaderscope.experiments.prove import compare
-    from loaderscope.loaders import LoaderSpec
-    from loaderscope.machine import read_environment
-    from loaderscope.probes.gil import gil_check
-    from loaderscope.probes.stages import profile_stages
-    from loaderscope.probes.timing import time_loop
-    from loaderscope.records import NotMeasured, is_measured, load
+if TYPE_CHECKING:  # for editors; the names are loaded on first use
+    from loaderscope.claims import CLAIMS as CLAIMS
+    from loaderscope.diagnosis.causes import CAUSES as CAUSES
+    from loaderscope.diagnosis.diagnose import diagnose as diagnose
+    from loaderscope.diagnosis.report import Report as Report
+    from loaderscope.diagnosis.symptoms import SYMPTOMS as SYMPTOMS
+    from loaderscope.experiments.headroom import headroom as headroom
+    from loaderscope.experiments.preflight import preflight as preflight
+    from loaderscope.experiments.prove import compare as compare
+    from loaderscope.loaders import LoaderSpec as LoaderSpec
+    from loaderscope.machine import read_environment as read_environment
+    from loaderscope.probes.gil import gil_check as gil_check
+    from loaderscope.probes.stages import profile_stages as profile_stages
+    from loaderscope.probes.timing import time_loop as time_loop
+    from loaderscope.records import NotMeasured as NotMeasured
+    from loaderscope.records import is_measured as is_measured
+    from loaderscope.records import load as load
 
 
 def __getattr__(name: str):

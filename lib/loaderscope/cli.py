@@ -32,7 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("loaderscope", description="Why does the training loop wait for data, or does it at all?")
+    parser = argparse.ArgumentParser(
+        "loaderscope", description="Why does the training loop wait for data, or does it at all?"
+    )
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands")
     diagnose = commands.add_parser("diagnose", help="find out what limits a loader, and prove a fix")
@@ -40,12 +42,18 @@ def _parser() -> argparse.ArgumentParser:
     diagnose.add_argument("--step", help="module_or_file:name of a function that takes one batch")
     diagnose.add_argument("--budget", type=float, default=60.0, metavar="SECONDS", help="seconds to spend (default 60)")
     diagnose.add_argument("--role", choices=("train", "eval"), help="what the loader is for")
-    diagnose.add_argument("--checks", default="auto", help="auto, all, or a comma-separated choice of speed, memory, correctness, safety")
+    diagnose.add_argument(
+        "--checks", default="auto", help="auto, all, or a comma-separated choice of speed, memory, correctness, safety"
+    )
     diagnose.add_argument("--html", metavar="FILE", help="also write the report as one HTML file")
     diagnose.add_argument("--json", metavar="FILE", help="also write the report as JSON")
     diagnose.set_defaults(run=_diagnose)
-    preflight = commands.add_parser("preflight", help="check this machine, and a loader's configuration, without iterating anything")
-    preflight.add_argument("loader", nargs="?", help="module_or_file:name of a DataLoader or of a function that makes one")
+    preflight = commands.add_parser(
+        "preflight", help="check this machine, and a loader's configuration, without iterating anything"
+    )
+    preflight.add_argument(
+        "loader", nargs="?", help="module_or_file:name of a DataLoader or of a function that makes one"
+    )
     preflight.add_argument("--json", metavar="FILE", help="also write the checks as JSON")
     preflight.set_defaults(run=_preflight)
     return parser
@@ -80,11 +88,15 @@ def _preflight(options: argparse.Namespace) -> int:
 
 def _save(record: Any, path: str, ending: str) -> None:
     if not path.endswith(ending):
-        raise BadInputError(f"The file for --{ending[1:]} must end in {ending}", seen=path, way_out=f"--{ending[1:]} report{ending}")
+        raise BadInputError(
+            f"The file for --{ending[1:]} must end in {ending}", seen=path, way_out=f"--{ending[1:]} report{ending}"
+        )
     try:
         record.save(path)
     except OSError as error:
-        raise BadInputError("The report could not be written", seen=f"{path}: {error}", way_out="choose a folder you may write to") from error
+        raise BadInputError(
+            "The report could not be written", seen=f"{path}: {error}", way_out="choose a folder you may write to"
+        ) from error
 
 
 def load_name(name: str) -> Any:
@@ -95,14 +107,22 @@ def load_name(name: str) -> Any:
     """
     source, _, attribute = name.rpartition(":")
     if not source or not attribute:
-        raise BadInputError("A loader is named as module:name or file.py:name", seen=name, way_out="for example train.py:make_loader")
+        raise BadInputError(
+            "A loader is named as module:name or file.py:name", seen=name, way_out="for example train.py:make_loader"
+        )
     try:
         module = _from_file(source) if source.endswith(".py") else _from_module(source)
     except Exception as error:  # the reader's module may raise anything
-        raise BadInputError(f"{source} could not be imported", seen=f"{type(error).__name__}: {error}", way_out="run it with python first") from error
+        raise BadInputError(
+            f"{source} could not be imported",
+            seen=f"{type(error).__name__}: {error}",
+            way_out="run it with python first",
+        ) from error
     if not hasattr(module, attribute):
         known = ", ".join(k for k in vars(module) if not k.startswith("_"))[:200]
-        raise BadInputError(f"{source} has no {attribute}", seen=f"it has {known}", way_out="check the name after the colon")
+        raise BadInputError(
+            f"{source} has no {attribute}", seen=f"it has {known}", way_out="check the name after the colon"
+        )
     return getattr(module, attribute)
 
 

@@ -88,7 +88,9 @@ class _Session:
         self.findings: tuple = ()
         environment = read_environment(measure=budget_s >= 5, clock=clock)
         self.evidence = Evidence(spec.facts, environment, step is not None)
-        self.deadline_s = min(max(thresholds.HANG_SHARE_OF_BUDGET * budget_s, thresholds.HANG_MIN_S), thresholds.HANG_MAX_S)
+        self.deadline_s = min(
+            max(thresholds.HANG_SHARE_OF_BUDGET * budget_s, thresholds.HANG_MIN_S), thresholds.HANG_MAX_S
+        )
 
     @property
     def left_s(self) -> float:
@@ -119,7 +121,11 @@ class _Session:
         outcome, confirmed = first_look(self.spec, self.deadline_s)
         if outcome.ok or outcome.status == "exception":
             return False
-        self.add(fault=outcome, confirmed=confirmed, headroom=NotMeasured(f"not run: in a child process the loader {outcome.summary}"))
+        self.add(
+            fault=outcome,
+            confirmed=confirmed,
+            headroom=NotMeasured(f"not run: in a child process the loader {outcome.summary}"),
+        )
         return True
 
     def _headroom(self) -> None:
@@ -148,10 +154,13 @@ class _Session:
             raise StepFailedError(
                 "Your step raised on the first batch it was given",
                 seen=f"{fault.error_type}: {fault.error_text}",
-                likely="step= must take one batch as the loader gives it; moving it to the device is the step's own work",
+                likely="step= takes one batch as the loader gives it; moving it to the device is the step's own work",
                 way_out="call step(next(iter(loader))) by hand, or leave step= out to look at the loader alone",
-            ) from fault_cause(fault)
-        self.notes.append(f"your step raised {fault.error_type} after {text.count(self.step.done, 'good call')}: {fault.error_text}")
+            ) from fault.value
+        fault.value.with_traceback(None)  # its frames would keep the reader's batch alive as long as the report
+        self.notes.append(
+            f"your step raised {fault.error_type} after {text.count(self.step.done, 'good call')}: {fault.error_text}"
+        )
 
     def _stop_if_interrupted(self) -> None:
         if self.ended == "interrupted":
@@ -167,13 +176,19 @@ class _Session:
             return
         self.doing("where a sample's time goes")
         profile = profile_stages(
-            self.spec, seconds=seconds, deadline_s=self.deadline_s, environment=self.evidence.environment, clock=self.clock
+            self.spec,
+            seconds=seconds,
+            deadline_s=self.deadline_s,
+            environment=self.evidence.environment,
+            clock=self.clock,
         )
         self.add(profile=profile)
         if fault is not None and profile.fault is not None and is_measured(profile.fault.last_index):
             self.add(fault=replace(fault, last_index=profile.fault.last_index))
         elif fault is None and profile.fault is not None:
-            self.notes.append(f"the profiled copy of the loader {profile.fault.summary}; the loader itself ran through what was measured")
+            self.notes.append(
+                f"the profiled copy of the loader {profile.fault.summary}; the loader itself ran while it was timed"
+            )
 
     def _gil(self) -> None:
         if self.evidence.fault is not None:
@@ -198,7 +213,13 @@ class _Session:
         seconds = min(PROOF_SHARE * self.budget_s, self.left_s)
         if self.evidence.fault is None and seconds > 0.05 * self.budget_s:
             self.findings = proofs.prove(
-                self.findings, self.spec, self.step, seconds, deadline_s=self.deadline_s, progress=self.doing, clock=self.clock
+                self.findings,
+                self.spec,
+                self.step,
+                seconds,
+                deadline_s=self.deadline_s,
+                progress=self.doing,
+                clock=self.clock,
             )
         else:
             self.findings = proofs.with_code(self.findings, self.spec)
@@ -209,7 +230,8 @@ class _Session:
         calls = self.step.calls if self.step else 0
         if calls and not restored_state:
             self.notes.append(
-                f"your step ran {text.count(calls, 'time')} and what it changed was kept: pass state=(model, optimizer) to have it restored"
+                f"your step ran {text.count(calls, 'time')} and what it changed was kept: "
+                "pass state=(model, optimizer) to have it restored"
             )
         if self.ended == "interrupted":
             self.notes.append("interrupted: this is what was measured until then")
@@ -225,25 +247,32 @@ class _Session:
         )
 
 
-def fault_cause(fault: Outcome) -> BaseException | None:
-    """The live exception behind an outcome, where there is one (never saved)."""
-    return fault.value if isinstance(fault.value, BaseException) else None
-
-
 def _empty_note(spec: LoaderSpec) -> str:
     if spec.kind == "any":
-        return "the iterable gave no batch: an iterator that was used before is empty; pass a list, a DataLoader or a factory"
-    return f"the loader gave no batch: {text.count(spec.facts.length, 'sample') if is_measured(spec.facts.length) else 'a dataset of unknown length'}, batch_size={spec.facts.batch_size}, drop_last={spec.facts.drop_last}"
+        return "the iterable gave no batch: one that was used up stays empty; pass a list, a DataLoader or a factory"
+    facts = spec.facts
+    length = text.count(facts.length, "sample") if is_measured(facts.length) else "a dataset of unknown length"
+    return f"the loader gave no batch: {length}, batch_size={facts.batch_size}, drop_last={facts.drop_last}"
 
 
 def _check_arguments(step, budget_s, checks, role) -> None:
     if step is not None and not callable(step):
-        raise BadInputError("step must be callable with one batch", seen=type(step).__name__, way_out="pass a function, e.g. step=lambda batch: model(batch)")
+        raise BadInputError(
+            "step must be callable with one batch",
+            seen=type(step).__name__,
+            way_out="pass a function, e.g. step=lambda batch: model(batch)",
+        )
     if not isinstance(budget_s, (int, float)) or isinstance(budget_s, bool) or not 0 < budget_s < float("inf"):
-        raise BadInputError("budget_s must be a number of seconds above 0", seen=repr(budget_s), way_out="leave it out for 60 s")
+        raise BadInputError(
+            "budget_s must be a number of seconds above 0", seen=repr(budget_s), way_out="leave it out for 60 s"
+        )
     asked = (checks,) if isinstance(checks, str) else tuple(checks)
     unknown = [c for c in asked if c not in (*CHECKS, "auto", "all")]
     if unknown or not asked:
-        raise BadInputError("checks names what is not there", seen=repr(checks), way_out=f'use "auto", "all" or any of {", ".join(CHECKS)}')
+        raise BadInputError(
+            "checks names what is not there",
+            seen=repr(checks),
+            way_out=f'use "auto", "all" or any of {", ".join(CHECKS)}',
+        )
     if role not in ROLES:
         raise BadInputError("role is not known", seen=repr(role), way_out='use "train", "eval" or None')

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loaderscope.records import Environment, GilCheck, Headroom, LoaderFacts, NotMeasured, Outcome, Preflight, Record, Row
-from loaderscope.records import StageProfile, is_measured
+from loaderscope.records import (
+    Environment,
+    GilCheck,
+    Headroom,
+    LoaderFacts,
+    NotMeasured,
+    Outcome,
+    Preflight,
+    Record,
+    Row,
+    StageProfile,
+    is_measured,
+)
 
 
 @dataclass(frozen=True, repr=False)

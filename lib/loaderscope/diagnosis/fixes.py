@@ -13,8 +13,9 @@ from loaderscope.records import Fix, Outcome, is_measured, text
 def for_io_latency(evidence: Evidence) -> tuple[Fix, ...]:
     """More samples in flight: workers beyond the core count, then threads inside the dataset."""
     cost = costs.cost_of(evidence)
-    out = [_workers_fix(evidence, cost, at_most=CANDIDATES[-1], why="more samples wait at the same time")] if cost else []
-    return tuple(f for f in out if f is not None) + (_threads_fix(),)
+    why = "more samples wait at the same time"
+    more = _workers_fix(evidence, cost, at_most=CANDIDATES[-1], why=why) if cost else None
+    return (more, _threads_fix()) if more else (_threads_fix(),)
 
 
 def for_cpu_bound(evidence: Evidence) -> tuple[Fix, ...]:
@@ -29,7 +30,9 @@ def for_python_bound(evidence: Evidence) -> tuple[Fix, ...]:
 def for_no_overlap(evidence: Evidence) -> tuple[Fix, ...]:
     cost = costs.cost_of(evidence)
     if cost is None:
-        return (_change(evidence, {"num_workers": 1}, "Load in a worker while the step runs", None, "one more process"),)
+        return (
+            _change(evidence, {"num_workers": 1}, "Load in a worker while the step runs", None, "one more process"),
+        )
     fix = _workers_fix(evidence, cost, at_most=CANDIDATES[-1], why="the next batches are loaded while the step runs")
     return (fix,) if fix else ()
 
@@ -39,7 +42,15 @@ def for_interference(evidence: Evidence) -> tuple[Fix, ...]:
     out = []
     workers = evidence.facts.workers
     if workers > 1:
-        out.append(_change(evidence, {"num_workers": workers - 1}, f"Use {workers - 1} workers, so that the step keeps its cores", None, ""))
+        out.append(
+            _change(
+                evidence,
+                {"num_workers": workers - 1},
+                f"Use {workers - 1} workers, so that the step keeps its cores",
+                None,
+                "",
+            )
+        )
     cores = evidence.environment.cores_allowed
     threads = max(1, int(cores) - max(1, workers))
     out.append(
@@ -63,23 +74,36 @@ def for_error(fault: Outcome) -> tuple[Fix, ...]:
 
 def for_death(fault: Outcome, killed: bool) -> tuple[Fix, ...]:
     if killed:
-        code = "import loaderscope as ls\n\nls.preflight(loader)  # memory, /dev/shm and open files against what the loader needs"
+        code = "import loaderscope as ls\n\nls.preflight(loader)  # memory, /dev/shm, open files"
         return (Fix("See whether memory ran out", code, unverified="shows the limits; does not mend them"),)
     index = fault.last_index if is_measured(fault.last_index) else 0
     code = (
         "import faulthandler\n\nfrom loaderscope import isolation\n\nfaulthandler.enable()\n"
         f"isolation.run_in_child(loader.dataset.__getitem__, {index}, deadline_s=30)  # dies there, not here"
     )
-    return (Fix(f"Read sample {index} in a child process, with native stacks", code, unverified="shows where; does not mend it"),)
+    return (
+        Fix(
+            f"Read sample {index} in a child process, with native stacks",
+            code,
+            unverified="shows where; does not mend it",
+        ),
+    )
 
 
 def for_hang(fault: Outcome) -> tuple[Fix, ...]:
     code = (
-        "loader.multiprocessing_context = \"spawn\"  # workers that inherit no lock, thread or open handle"
+        'loader.multiprocessing_context = "spawn"  # workers that inherit no lock, thread or open handle'
         if fault.where == "worker"
         else "# see the stack in the evidence: the innermost line is what it waits for"
     )
-    return (Fix("Start the workers afresh instead of forking them", code, unverified="decides whether the fork is to blame", cost="the dataset is pickled to every worker"),)
+    return (
+        Fix(
+            "Start the workers afresh instead of forking them",
+            code,
+            unverified="decides whether the fork is to blame",
+            cost="the dataset is pickled to every worker",
+        ),
+    )
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------
@@ -103,7 +127,9 @@ def _workers_fix(evidence: Evidence, cost: Cost, *, at_most: int, why: str) -> F
     changes: dict[str, Any] = {"num_workers": best}
     expected = predicted_rate(best, cost) / predicted_rate(now, cost)
     each = evidence.environment
-    memory = "each worker is a process of its own" + ("" if each.start_method == "fork" else ", with its own copy of the dataset")
+    memory = "each worker is a process of its own" + (
+        "" if each.start_method == "fork" else ", with its own copy of the dataset"
+    )
     return _change(evidence, changes, f"Use num_workers={best}: {why}", expected, memory)
 
 
@@ -136,24 +162,37 @@ class Concurrent(Dataset):
 
 
 dataset = Concurrent(dataset)'''
-    return Fix("Read the samples of a batch on threads", code, cost="the dataset must be safe to call from several threads")
+    return Fix(
+        "Read the samples of a batch on threads", code, cost="the dataset must be safe to call from several threads"
+    )
 
 
 def _cheaper_fix(evidence: Evidence) -> Fix | None:
     parts = _costliest(evidence)
-    code = "# What one sample costs, measured (mean seconds a call):\n" + "\n".join(f"#   {p}" for p in parts)
-    code += (
-        "\n# Do once what never changes (decode, resize) and store the result; for JPEG files, decode at a smaller scale:\n"
-        "image = Image.open(path)\nimage.draft(\"RGB\", (2 * size, 2 * size))  # before load(): decodes at 1/2, 1/4 or 1/8"
+    if not parts:
+        return None
+    code = _price_list(parts) + (
+        "# Do once what never changes (decode, resize) and store the result.\n"
+        "# For large JPEG files, decode at a smaller scale:\n"
+        "image = Image.open(path)\n"
+        'image.draft("RGB", (2 * size, 2 * size))  # before load(): decodes at 1/2, 1/4 or 1/8'
     )
-    return Fix("Make a sample cheaper: " + parts[0], code, cost="pixels differ slightly from a full decode") if parts else None
+    return Fix(f"Make a sample cheaper: {parts[0]}", code, cost="pixels differ slightly from a full decode")
 
 
 def _vectorise_fix(evidence: Evidence) -> Fix | None:
     parts = _costliest(evidence)
-    code = "# What one sample costs, measured (mean seconds a call):\n" + "\n".join(f"#   {p}" for p in parts)
-    code += "\n# Replace the Python loop by array operations: one NumPy or torch call over the whole sample instead of one per element."
-    return Fix("Take the Python loop out of the sample: " + parts[0], code) if parts else None
+    if not parts:
+        return None
+    code = _price_list(parts) + (
+        "# Replace the Python loop by array operations:\n"
+        "# one NumPy or torch call over the whole sample instead of one per element."
+    )
+    return Fix(f"Take the Python loop out of the sample: {parts[0]}", code)
+
+
+def _price_list(parts: list[str]) -> str:
+    return "# What one sample costs, measured (mean seconds a call):\n" + "".join(f"#   {p}\n" for p in parts)
 
 
 def _costliest(evidence: Evidence) -> list[str]:

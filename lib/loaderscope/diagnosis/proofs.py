@@ -33,7 +33,15 @@ def prove(findings: tuple[Finding, ...], spec: LoaderSpec, step, budget_s: float
     changes = verified.changes
     # The same change may be proposed under several findings: it is tried once.
     return tuple(
-        replace(f, fixes=tuple(replace(x, verified=verified.verified, unverified=verified.unverified) if x.changes and x.changes == changes else x for x in f.fixes))
+        replace(
+            f,
+            fixes=tuple(
+                replace(x, verified=verified.verified, unverified=verified.unverified)
+                if x.changes and x.changes == changes
+                else x
+                for x in f.fixes
+            ),
+        )
         for f in findings
     )
 

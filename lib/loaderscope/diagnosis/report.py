@@ -88,14 +88,18 @@ class Report(Record):
     @property
     def verdict(self) -> str:
         """One sentence, with its number."""
-        return _verdict(self)
+        from loaderscope.diagnosis import wording
+
+        return wording.verdict(self)
 
     def fix(self, number: int) -> Fix:
         """The number-th fix of the report, counted from 1 over all findings in order."""
         fixes = [f for finding in self.findings for f in finding.fixes]
         if not 1 <= number <= len(fixes):
             raise BadInputError(
-                f"There is no fix number {number}", seen=f"{text.count(len(fixes), 'fix', 'fixes')} in this report", way_out="see report.findings"
+                f"There is no fix number {number}",
+                seen=f"{text.count(len(fixes), 'fix', 'fixes')} in this report",
+                way_out="see report.findings",
             )
         return fixes[number - 1]
 
@@ -103,7 +107,9 @@ class Report(Record):
         """This report's loop against another report's: same loader before and after a change, or two machines."""
         pair = (self.timing, after.timing)
         if not all(is_measured(t) and t.step_time.n for t in pair):
-            raise BadInputError("Both reports need a measured loop to be compared", way_out="run diagnose again with a larger budget_s")
+            raise BadInputError(
+                "Both reports need a measured loop to be compared", way_out="run diagnose again with a larger budget_s"
+            )
         if is_measured(pair[0].compute_time_s) != is_measured(pair[1].compute_time_s):
             raise BadInputError(
                 "One report was made with a step and the other without, so their times mean different things",
@@ -125,7 +131,9 @@ class Report(Record):
             out.append(_finding_row(finding))
             out += [Row("  evidence", e) for e in finding.evidence]
             out += [Row("  fix", f"{f.title} ({f.proof})") for f in finding.fixes if f.recommended]
-            out += [Row("  tried", f"{f.title}: did not help here ({f.proof})") for f in finding.fixes if not f.recommended]
+            out += [
+                Row("  tried", f"{f.title}: did not help here ({f.proof})") for f in finding.fixes if not f.recommended
+            ]
         if is_measured(self.headroom):
             out += self.headroom.rows()
         out += [Row("note", n) for n in self.notes]
@@ -156,33 +164,3 @@ def _finding_row(finding: Finding) -> Row:
     if finding.verdict == "undecided":
         return Row("undecided", f"{finding.cause}{cost}: {finding.decide_by}", "warning")
     return Row("finding", f"{finding.cause}{cost}", "bad")
-
-
-def _verdict(report: Report) -> str:
-    from loaderscope.diagnosis.causes import CAUSES
-
-    top, bound = report.top, report.bound
-    fault = report.evidence.fault
-    if bound == "fault":
-        cause = top.cause if top is not None else next((f.cause for f in report.findings), "undecided")
-        return f"The loader does not run through ({cause}): it {fault.summary}."
-    if bound == "compute-bound" and top is None:
-        return f"The loader is not the problem (compute-bound): a perfect loader would save {report.headroom.ceiling}."
-    if top is not None:
-        meaning = CAUSES[top.cause].meaning.rstrip(".")
-        if bound == "input-bound":
-            return f"The loop waits for data: {meaning[0].lower() + meaning[1:]} ({top.cause}). A perfect loader would save {report.headroom.ceiling}."
-        return f"What limits this loader: {meaning[0].lower() + meaning[1:]} ({top.cause}); {_rate(report)}."
-    if bound == "no step":
-        return f"Nothing stands out in this loader; {_rate(report)}. Whether that is enough, only a step can tell: diagnose(loader, step)."
-    if bound == "input-bound":
-        return f"The loop waits for data, and the cause is undecided. A perfect loader would save {report.headroom.ceiling}."
-    if is_measured(report.headroom) and report.headroom.with_step:
-        return f"Undecided whether the loader matters: a perfect loader would save {report.headroom.ceiling}. Measure longer with a larger budget_s."
-    return "Undecided: too little was measured. Run again with a larger budget_s."
-
-
-def _rate(report: Report) -> str:
-    if not is_measured(report.headroom) or not report.headroom.alone.step_time.n:
-        return "its speed was not measured"
-    return f"alone it gives {report.headroom.alone.throughput}"

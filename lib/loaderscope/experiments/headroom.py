@@ -82,7 +82,13 @@ class _Turns:
         limit = Limit(seconds=turn_s, at_least=3 * max(1, workers), hard_seconds=2 * turn_s)
         keep = self._keep if len(self.kept) < KEPT_BATCHES and self.step is not None else None
         timing = run_loop(
-            self.spec, step, limit, deadline_s=self.deadline_s, environment=self.environment, keep=keep, clock=self.clock
+            self.spec,
+            step,
+            limit,
+            deadline_s=self.deadline_s,
+            environment=self.environment,
+            keep=keep,
+            clock=self.clock,
         )
         into.append(timing)
         if timing.ended in ("fault", "interrupted"):

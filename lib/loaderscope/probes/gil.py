@@ -17,11 +17,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from loaderscope import isolation
+from loaderscope import isolation, thresholds
 from loaderscope.clock import SYSTEM
-from loaderscope import thresholds
 from loaderscope.loaders import LoaderSpec
-from loaderscope.records import Environment, GilCheck, LoaderFacts, NotMeasured, Outcome, Samples, ThreadScaling, is_measured
+from loaderscope.records import (
+    Environment,
+    GilCheck,
+    LoaderFacts,
+    NotMeasured,
+    Outcome,
+    Samples,
+    ThreadScaling,
+    is_measured,
+)
 
 THREADS = (1, 2, 4)
 ROUNDS = 3
@@ -149,7 +157,11 @@ def _normalised(held: float, low: float, high: float) -> float | None:
 def _spec_of(loader: Any) -> LoaderSpec:
     from torch.utils.data import DataLoader
 
-    is_dataset = hasattr(loader, "__getitem__") and hasattr(loader, "__len__") and not isinstance(loader, (list, tuple, DataLoader))
+    is_dataset = (
+        hasattr(loader, "__getitem__")
+        and hasattr(loader, "__len__")
+        and not isinstance(loader, (list, tuple, DataLoader))
+    )
     if is_dataset and not isinstance(loader, LoaderSpec):
         loader = DataLoader(loader, batch_size=None)
     return loader if isinstance(loader, LoaderSpec) else LoaderSpec.read(loader)
@@ -178,7 +190,9 @@ def _measure(spec: LoaderSpec, indices: tuple[int, ...], budget_s: float) -> _Ra
     elif rounds < 1:
         scaling = [NotMeasured(f"one call takes {call_s:.2g} s: too slow for {budget_s:.0f} s of measuring")] * 4
     else:
-        scaling = _scalings({"yours": read, "sleep": _sleeper(unit), "python": _python_work(), "zlib": _native_work()}, rounds, window)
+        scaling = _scalings(
+            {"yours": read, "sleep": _sleeper(unit), "python": _python_work(), "zlib": _native_work()}, rounds, window
+        )
     user, sleep, python, native = scaling
     return _Raw(user, sleep, python, native, held[0], held[2], held[1], cpu_share, waiting_share, call_s, calls)
 

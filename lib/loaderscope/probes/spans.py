@@ -117,8 +117,6 @@ class SpanWriter:
         finally:
             os.close(fd)
         self.base, self.capacity, self.worker = ring * self.segment, target.capacity, worker
-        # A worker of the next epoch goes on where the last one stopped.
-        self.count = _COUNT.unpack_from(self.map, self.base)[0]
 
     def begin(self, index: int) -> None:
         """Say which index is being read, so that a hang or a crash can name it."""
@@ -128,10 +126,11 @@ class SpanWriter:
         _COUNT.pack_into(self.map, self.base + _CURRENT, NOTHING)
 
     def add(self, kind: int, name: int, index: int, start: float, wall: float, cpu: float, delay: float) -> None:
-        where = self.base + _HEADER + (self.count % self.capacity) * _SPAN.size
+        # The count lives in the mapping: dataset and collate write to one ring, and a worker of the next epoch goes on.
+        count = _COUNT.unpack_from(self.map, self.base)[0]
+        where = self.base + _HEADER + (count % self.capacity) * _SPAN.size
         _SPAN.pack_into(self.map, where, kind, name, self.worker, index, start, wall, cpu, delay)
-        self.count += 1
-        _COUNT.pack_into(self.map, self.base, self.count)
+        _COUNT.pack_into(self.map, self.base, count + 1)
 
 
 def _folder_for(size: int) -> str | None:

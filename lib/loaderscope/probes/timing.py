@@ -193,7 +193,15 @@ def _step_outcome(error: Exception, number: int) -> Outcome:
     import traceback
 
     text = "".join(traceback.format_exception(error))
-    return Outcome("exception", where="step", error_type=type(error).__name__, error_text=str(error), traceback=text, batches=number)
+    return Outcome(
+        "exception",
+        where="step",
+        error_type=type(error).__name__,
+        error_text=str(error),
+        traceback=text,
+        value=error,
+        batches=number,
+    )
 
 
 def _whole(samples: list[int | None]) -> tuple[int, ...] | NotMeasured:

@@ -19,7 +19,7 @@ MAX_DEPTH = 5
 
 @dataclass(frozen=True)
 class Place:
-    """Where a callable sits: `holder[key]` for a list or dict, `holder.key` otherwise; path is how a reader writes it."""
+    """Where a callable sits: `holder[key]` in a list or dict, `holder.key` otherwise; path as a reader writes it."""
 
     holder: Any
     key: Any
@@ -71,12 +71,12 @@ def _collect(place: Place, found: list[Place], seen: set[int], depth: int) -> No
     value = place.get()
     if value is None or depth > MAX_DEPTH or len(found) >= MAX_STAGES:
         return
-    inner = value if isinstance(value, list) else _attributes(value).get("transforms")
+    inner, within = (value, "") if isinstance(value, list) else (_attributes(value).get("transforms"), ".transforms")
     if isinstance(inner, list) and inner and all(callable(t) for t in inner):
         if id(inner) not in seen:
             seen.add(id(inner))
             for k, item in enumerate(inner):
-                _collect(Place(inner, k, f"{place.path}[{k}]", _name_of(item)), found, seen, depth + 1)
+                _collect(Place(inner, k, f"{place.path}{within}[{k}]", _name_of(item)), found, seen, depth + 1)
         return
     nested = {k: v for k, v in _attributes(value).items() if k in ("transform", "target_transform") and callable(v)}
     if nested:  # torchvision's StandardTransform
@@ -115,7 +115,9 @@ def _timed(target: Any, number: int, timer: Timer) -> Any:
         timed = type(cls.__name__, (cls,), {"__call__": __call__, "__module__": cls.__module__})
         object.__setattr__(target, "__class__", timed)
         return target
-    except Exception:  # functions, builtins, classes with slots, metaclasses that refuse: any of these can raise anything
+    except (
+        Exception
+    ):  # functions, builtins, classes with slots, metaclasses that refuse: any of these can raise anything
         return _TimedCall(target, number, timer)
 
 

@@ -163,9 +163,13 @@ def load(path: str | os.PathLike):
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
     except (ValueError, UnicodeDecodeError) as error:
-        raise RecordError("This file is not JSON", seen=f"{path}: {error}", way_out="pass a file saved by .save('x.json')") from error
+        raise RecordError(
+            "This file is not JSON", seen=f"{path}: {error}", way_out="pass a file saved by .save('x.json')"
+        ) from error
     if not isinstance(data, dict) or "loaderscope" not in data or "record" not in data:
-        raise RecordError("This JSON file is not a loaderscope record", seen=path, way_out="pass a file saved by .save('x.json')")
+        raise RecordError(
+            "This JSON file is not a loaderscope record", seen=path, way_out="pass a file saved by .save('x.json')"
+        )
     version = data["loaderscope"]
     if not isinstance(version, int) or version > SCHEMA_VERSION:
         raise RecordError(
@@ -179,7 +183,9 @@ def load(path: str | os.PathLike):
 def encode(value: Any) -> Any:
     """Turn records and what they hold into plain JSON values; dataclasses carry their name under TAG."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        shown = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value) if f.metadata.get("saved", True)}
+        shown = {
+            f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value) if f.metadata.get("saved", True)
+        }
         return {TAG: type(value).__name__, **shown}
     if isinstance(value, bool) or value is None or isinstance(value, (str, int)):
         return value

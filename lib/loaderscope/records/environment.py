@@ -81,7 +81,9 @@ class Environment(Record):
             row("open files", self.open_files_limit, lambda v: f"{v:,} at most"),
             Row("start method", self.start_method),
             row("GPU", self.gpu),
-            Row("software", f"Python {self.python}, torch {self.torch} ({self.torch_threads} threads), {self.platform}"),
+            Row(
+                "software", f"Python {self.python}, torch {self.torch} ({self.torch_threads} threads), {self.platform}"
+            ),
             row("CPU pressure", self.pressure_cpu, lambda v: f"{v:.0f} % of the last 10 s"),
         )
 

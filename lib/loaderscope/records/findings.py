@@ -37,7 +37,7 @@ class Comparison(Record):
 
     @property
     def verdict(self) -> str:
-        """"helped", "hurt", "no difference" (the whole interval within 5 % of 1) or "undecided"."""
+        """ "helped", "hurt", "no difference" (the whole interval within 5 % of 1) or "undecided"."""
         ratio = self.ratio
         if ratio.above(WORTHWHILE_RATIO):
             return "helped"

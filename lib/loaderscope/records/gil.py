@@ -70,7 +70,9 @@ class GilCheck(Record):
     title = "GIL check"
 
     def rows(self) -> tuple[Row, ...]:
-        out = [Row("verdict", f"{VERDICTS[self.verdict]} ({self.why})", "warning" if self.verdict == "undecided" else "ok")]
+        out = [
+            Row("verdict", f"{VERDICTS[self.verdict]} ({self.why})", "warning" if self.verdict == "undecided" else "ok")
+        ]
         if self.fault is not None:
             out.append(Row("ended by a fault", self.fault.summary, "bad"))
         for label, scaling in (

@@ -24,9 +24,9 @@ class LoaderFacts(Record):
     dataset: str
     length: int | NotMeasured
     batches: int | NotMeasured
-    batch_size: int | None | NotMeasured
+    batch_size: int | NotMeasured | None
     num_workers: int | NotMeasured
-    prefetch_factor: int | None | NotMeasured
+    prefetch_factor: int | NotMeasured | None
     persistent_workers: bool | NotMeasured
     pin_memory: bool | NotMeasured
     drop_last: bool | NotMeasured
@@ -54,9 +54,14 @@ class LoaderFacts(Record):
 
     def rows(self) -> tuple[Row, ...]:
         out = [
-            Row("loader", f"{self.loader} over {self.dataset} ({self.kind}-style)" if self.kind != "any" else self.loader),
+            Row(
+                "loader",
+                f"{self.loader} over {self.dataset} ({self.kind}-style)" if self.kind != "any" else self.loader,
+            ),
             row("samples", self.length, lambda v: f"{v:,}"),
-            row("batch", self.batch_size, lambda v: "made outside the loader" if v is None else text.count(v, "sample")),
+            row(
+                "batch", self.batch_size, lambda v: "made outside the loader" if v is None else text.count(v, "sample")
+            ),
             row("workers", self.num_workers, self._workers_text),
             row("order", self.sampler),
             row("collate", self.collate),

@@ -44,6 +44,4 @@ class Preflight(Record):
     def rows(self) -> tuple[Row, ...]:
         rank = {"fail": 0, "warn": 1, "note": 2, "missing": 3, "ok": 4}
         ordered = sorted(self.checks, key=lambda c: rank[c.status])
-        return tuple(
-            Row(c.name, c.text + (f" → {c.way_out}" if c.way_out else ""), _STATUS[c.status]) for c in ordered
-        )
+        return tuple(Row(c.name, c.text + (f" → {c.way_out}" if c.way_out else ""), _STATUS[c.status]) for c in ordered)

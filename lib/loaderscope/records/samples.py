@@ -42,7 +42,9 @@ class Estimate:
     confidence: float = statistics.CONFIDENCE
 
     def __str__(self) -> str:
-        return f"{show(self.value, self.unit)} ({show(self.low, self.unit)} to {show(self.high, self.unit)}, n = {self.n})"
+        return (
+            f"{show(self.value, self.unit)} ({show(self.low, self.unit)} to {show(self.high, self.unit)}, n = {self.n})"
+        )
 
     @property
     def known(self) -> bool:

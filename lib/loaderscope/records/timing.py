@@ -122,18 +122,31 @@ class LoopTiming(Record):
     def rows(self) -> tuple[Row, ...]:
         wait, out = self.stall_fraction, []
         if self.fault is not None:
-            out.append(Row("ended by a fault", f"after {text.count(self.batches, 'batch', 'batches')}: {self.fault.summary}", "bad"))
+            out.append(
+                Row(
+                    "ended by a fault",
+                    f"after {text.count(self.batches, 'batch', 'batches')}: {self.fault.summary}",
+                    "bad",
+                )
+            )
         if self.data_time.n:
             out.append(Row("throughput", str(self.throughput)))
             if is_measured(self.compute_time_s):
                 out.append(Row("stall fraction", str(wait)))
-            out.append(Row("data time", f"median {text.seconds(self.data_time.median)} a batch (n = {self.data_time.n})"))
+            out.append(
+                Row("data time", f"median {text.seconds(self.data_time.median)} a batch (n = {self.data_time.n})")
+            )
         if is_measured(self.compute_time) and self.compute_time.n:
             out.append(Row("compute time", f"median {text.seconds(self.compute_time.median)} a batch"))
         elif not is_measured(self.compute_time):
             out.append(row("compute time", self.compute_time))
         if self.first_batch_latency.n:
-            out.append(Row("first batch", f"{text.seconds(self.first_batch_latency.median)} ({text.count(len(self.epoch_starts), 'epoch')})"))
+            out.append(
+                Row(
+                    "first batch",
+                    f"{text.seconds(self.first_batch_latency.median)} ({text.count(len(self.epoch_starts), 'epoch')})",
+                )
+            )
         if self.step_time.noise_note:
             out.append(Row("noise", self.step_time.noise_note, "warning"))
         return tuple(out)

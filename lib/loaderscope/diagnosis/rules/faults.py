@@ -22,12 +22,16 @@ def judge(evidence: Evidence) -> tuple[Finding, ...]:
 def _error(evidence: Evidence, fault: Outcome) -> Finding:
     where = {"worker": "a worker", "main": "the main process (num_workers=0)"}.get(fault.where, "a child process")
     said = fault.error_text.strip().splitlines()[-1] if fault.error_text.strip() else "(no text)"
-    sentences = [f"{where} raised {fault.error_type}: {said} (after {text.count(fault.batches, 'good batch', 'good batches')})"]
+    sentences = [
+        f"{where} raised {fault.error_type}: {said} (after {text.count(fault.batches, 'good batch', 'good batches')})"
+    ]
     sentences += _index(fault)
     place = _last_frame(fault.traceback)
     if place:
         sentences.append(f"raised at {place}, 1 traceback read")
-    return _unless_only_in_fork(evidence, Finding("worker-error", "present", None, tuple(sentences), fixes.for_error(fault)))
+    return _unless_only_in_fork(
+        evidence, Finding("worker-error", "present", None, tuple(sentences), fixes.for_error(fault))
+    )
 
 
 def _death(evidence: Evidence, fault: Outcome) -> Finding:
@@ -36,7 +40,9 @@ def _death(evidence: Evidence, fault: Outcome) -> Finding:
         how = f"was ended by signal {fault.signal_number} ({fault.signal_name})"
     else:
         how = f"left with exit code {fault.exit_code} and no traceback"
-    sentences = [f"1 worker {how}, after {text.count(fault.batches, 'batch', 'batches')} and {text.seconds(fault.elapsed_s)}"]
+    sentences = [
+        f"1 worker {how}, after {text.count(fault.batches, 'batch', 'batches')} and {text.seconds(fault.elapsed_s)}"
+    ]
     sentences += _index(fault)
     memory = evidence.environment.memory_available_bytes
     if killed and is_measured(memory):
@@ -44,7 +50,9 @@ def _death(evidence: Evidence, fault: Outcome) -> Finding:
     if fault.stderr_tail.strip():
         sentences.append(f"last of 1 stderr: {fault.stderr_tail.strip().splitlines()[-1]}")
     cause = "worker-killed" if killed else "worker-crash"
-    return _unless_only_in_fork(evidence, Finding(cause, "present", None, tuple(sentences), fixes.for_death(fault, killed)))
+    return _unless_only_in_fork(
+        evidence, Finding(cause, "present", None, tuple(sentences), fixes.for_death(fault, killed))
+    )
 
 
 def _hang(evidence: Evidence, fault: Outcome) -> Finding:
@@ -60,7 +68,9 @@ def _hang(evidence: Evidence, fault: Outcome) -> Finding:
         spinning = f"it used {text.seconds(fault.cpu_s)} of CPU: it may be slow rather than hung"
         return _undecided(finding, f"{spinning}; run again with a larger budget_s")
     if waited < thresholds.HANG_CERTAIN_S:
-        return _undecided(finding, f"{text.seconds(waited)} is short for a first batch; run again with budget_s=60 or more")
+        return _undecided(
+            finding, f"{text.seconds(waited)} is short for a first batch; run again with budget_s=60 or more"
+        )
     return _unless_only_in_fork(evidence, finding)
 
 
@@ -74,7 +84,8 @@ def _unless_only_in_fork(evidence: Evidence, finding: Finding) -> Finding:
     if is_measured(confirmed):
         said = f"it happened in a forked child process and not in a fresh one, which {confirmed.summary}"
     else:
-        said = f"it happened in a forked child process; whether it also does in a fresh one was not seen: {confirmed.reason}"
+        unseen = "whether it also does in a fresh one was not seen"
+        said = f"it happened in a forked child process; {unseen}: {confirmed.reason}"
     return _undecided(finding, said + "; iterate the loader once in a script of its own to decide")
 
 

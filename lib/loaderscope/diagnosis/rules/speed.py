@@ -23,11 +23,12 @@ def _no_overlap(evidence: Evidence, split: costs.Shares) -> Finding | None:
     if split.overlap < thresholds.IMPACT_WORTH_NAMING:
         return None
     room = evidence.headroom
-    evidence_text = (
-        f"num_workers=0: a batch is loaded in {room.alone.step_time.estimate()}, then used in {room.cached.estimate()}, one after the other",
-        f"{text.share(split.overlap)} of the loop could be hidden behind the other half (n = {room.both.step_time.n} batches)",
+    load, use, n = room.alone.step_time.estimate(), room.cached.estimate(), room.both.step_time.n
+    said = (
+        f"num_workers=0: a batch is loaded in {load}, then used in {use}, one after the other",
+        f"{text.share(split.overlap)} of the loop could be hidden behind the other half (n = {n} batches)",
     )
-    return Finding("no-overlap", "present", split.overlap, evidence_text, fixes.for_no_overlap(evidence))
+    return Finding("no-overlap", "present", split.overlap, said, fixes.for_no_overlap(evidence))
 
 
 def _interference(evidence: Evidence, split: costs.Shares) -> Finding | None:
@@ -41,9 +42,12 @@ def _interference(evidence: Evidence, split: costs.Shares) -> Finding | None:
     demand = _cores_wanted(evidence)
     said = f"both together take {ratio} of the time that each alone predicts"
     if demand is None:
-        return Finding("interference", "undecided", split.interference, (said,), (), "the CPU time of both sides was not measured")
+        return Finding(
+            "interference", "undecided", split.interference, (said,), (), "the CPU time of both sides was not measured"
+        )
     have = evidence.environment.cores_allowed
-    wanted = f"together they want {demand:.2f} cores of {have:.3g} (CPU seconds per predicted second, n = {room.both.step_time.n} batches)"
+    counted = f"CPU seconds per predicted second, n = {room.both.step_time.n} batches"
+    wanted = f"together they want {demand:.2f} cores of {have:.3g} ({counted})"
     if demand < thresholds.INTERFERENCE_DEMAND * have:
         return None
     return Finding("interference", "present", split.interference, (said, wanted), fixes.for_interference(evidence))
@@ -79,7 +83,12 @@ def _inside(evidence: Evidence, split: costs.Shares) -> Finding | None:
         return _computing(evidence, impact * (1 - waiting))
     both = _sample_sentence(evidence)
     return Finding(
-        "io-latency", "undecided", impact * waiting, both, fixes.for_io_latency(evidence), "waiting and computing are about equal: try the fix for each"
+        "io-latency",
+        "undecided",
+        impact * waiting,
+        both,
+        fixes.for_io_latency(evidence),
+        "waiting and computing are about equal: try the fix for each",
     )
 
 
@@ -88,7 +97,9 @@ def _io_latency(evidence: Evidence, impact: float) -> Finding:
     gil = evidence.gil
     if is_measured(gil) and gil.verdict == "serialised":
         why = f"samples wait, and threads do not speed them up ({gil.why}): a lock may be what they wait for"
-        return Finding("io-latency", "undecided", impact, (*said, why), (), "measure without the lock, or with processes")
+        return Finding(
+            "io-latency", "undecided", impact, (*said, why), (), "measure without the lock, or with processes"
+        )
     if is_measured(gil) and gil.verdict == "waits":
         said = (*said, f"GIL check: {VERDICTS['waits']} ({gil.why})")
     return Finding("io-latency", "present", impact, said, fixes.for_io_latency(evidence))
@@ -97,7 +108,8 @@ def _io_latency(evidence: Evidence, impact: float) -> Finding:
 def _computing(evidence: Evidence, impact: float) -> Finding:
     said, gil = _sample_sentence(evidence), evidence.gil
     if costs.contended(evidence):
-        other = f"samples queue for a core {text.share(evidence.profile.shares['queueing'])} of their time (n = {evidence.profile.n}) while other jobs use the machine"
+        share, n = evidence.profile.shares["queueing"], evidence.profile.n
+        other = f"samples queue for a core {text.share(share)} of their time (n = {n}) while other jobs use the machine"
         return Finding("cpu-bound", "undecided", impact, (*said, other), (), "run again when the other jobs have ended")
     if not is_measured(gil):
         return Finding("cpu-bound", "undecided", impact, said, (), f"the GIL check: {gil.reason}")
@@ -106,7 +118,14 @@ def _computing(evidence: Evidence, impact: float) -> Finding:
         return Finding("python-bound", "present", impact, (*said, sentence), fixes.for_python_bound(evidence))
     if gil.verdict in ("computes", "serialised"):
         return Finding("cpu-bound", "present", impact, (*said, sentence), fixes.for_cpu_bound(evidence))
-    return Finding("cpu-bound", "undecided", impact, (*said, sentence), fixes.for_cpu_bound(evidence), "run the GIL check on a quieter machine")
+    return Finding(
+        "cpu-bound",
+        "undecided",
+        impact,
+        (*said, sentence),
+        fixes.for_cpu_bound(evidence),
+        "run the GIL check on a quieter machine",
+    )
 
 
 def _sample_sentence(evidence: Evidence) -> tuple[str, ...]:
@@ -120,5 +139,7 @@ def _sample_sentence(evidence: Evidence) -> tuple[str, ...]:
     if profile.transforms:
         top = max(profile.transforms, key=lambda s: sum(s.wall_s))
         part = sum(top.wall_s) / max(sum(profile.wall_s), 1e-12)
-        out.append(f"costliest transform: {top.name}, {text.share(part)} of the sample's time (n = {len(top.wall_s)} calls)")
+        out.append(
+            f"costliest transform: {top.name}, {text.share(part)} of the sample's time (n = {len(top.wall_s)} calls)"
+        )
     return tuple(out)

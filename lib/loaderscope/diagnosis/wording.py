@@ -1,0 +1,72 @@
+"""The verdict in one sentence, with its number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loaderscope.diagnosis.causes import CAUSES
+from loaderscope.records import Finding, is_measured
+
+if TYPE_CHECKING:
+    from loaderscope.diagnosis.report import Report
+
+
+def verdict(report: Report) -> str:
+    """What the reader reads first."""
+    say = {
+        "fault": _fault,
+        "compute-bound": _compute_bound,
+        "input-bound": _input_bound,
+        "no step": _no_step,
+        "undecided": _undecided,
+    }
+    return say[report.bound](report)
+
+
+def _fault(report: Report) -> str:
+    fault = report.evidence.fault
+    cause = report.findings[0].cause if report.findings else "undecided"
+    sure = "" if report.top is not None else "undecided, perhaps "
+    who = "a worker" if fault.where == "worker" else "it"
+    return f"The loader does not run through ({sure}{cause}): {who} {fault.summary}."
+
+
+def _compute_bound(report: Report) -> str:
+    if report.top is not None:
+        return _no_step(report)
+    return f"The loader is not the problem (compute-bound): a perfect loader would save {report.headroom.ceiling}."
+
+
+def _input_bound(report: Report) -> str:
+    saves = f"A perfect loader would save {report.headroom.ceiling}."
+    if report.top is None:
+        return f"The loop waits for data, and the cause is undecided. {saves}"
+    return f"The loop waits for data: {_meaning(report.top)}. {saves}"
+
+
+def _no_step(report: Report) -> str:
+    if report.top is not None:
+        return f"What limits this loader: {_meaning(report.top)}; {_rate(report)}."
+    only_a_step = "Whether that is enough, only a step can tell: diagnose(loader, step)."
+    return f"Nothing stands out in this loader; {_rate(report)}. {only_a_step}"
+
+
+def _undecided(report: Report) -> str:
+    room = report.headroom
+    if is_measured(room) and room.with_step and room.ceiling.known:
+        return (
+            f"Undecided whether the loader matters: a perfect loader would save {room.ceiling}. "
+            "Measure longer with a larger budget_s."
+        )
+    return "Undecided: too little was measured. Run again with a larger budget_s, or see the notes."
+
+
+def _meaning(finding: Finding) -> str:
+    meaning = CAUSES[finding.cause].meaning.rstrip(".")
+    return f"{meaning[0].lower()}{meaning[1:]} ({finding.cause})"
+
+
+def _rate(report: Report) -> str:
+    if not is_measured(report.headroom) or not report.headroom.alone.step_time.n:
+        return "its speed was not measured"
+    return f"alone it gives {report.headroom.alone.throughput}"
