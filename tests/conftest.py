@@ -22,11 +22,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import hypothesis
 import psutil
 import pytest
 
 # No test opens a window, whatever the reader's own settings say.
 os.environ["MPLBACKEND"] = "Agg"
+# On a busy machine any example may be slow once; that says nothing about the code.
+hypothesis.settings.register_profile("loaderscope", deadline=None)
+hypothesis.settings.load_profile("loaderscope")
 
 GRACE_S = 2.0
 SHM = Path("/dev/shm")

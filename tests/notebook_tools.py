@@ -75,6 +75,8 @@ def run(path: Path, limit_s: float = LIMIT_S) -> NotebookNode:
             resources={"metadata": {"path": str(path.parent)}},
             timeout_func=lambda _cell: max(1, int(deadline - time.monotonic())),
             record_timing=False,
+            # At each start the kernel warns that it talks over TCP, which here is this machine talking to itself.
+            extra_arguments=["--IPKernelApp.log_level=ERROR"],
             store_widget_state=False,
         )
         client.execute(env=_without_user_settings(private))
