@@ -2,8 +2,8 @@
 
 `PLANTED` is the list; `BY_NAME` finds one. `with entry.built(images) as (loader, step, kwargs)` makes the loader on
 temporary data and clears it away; photographs are kept in the folder `images` for the next entry. The rules behind the
-arithmetic are in planting.py. tests/test_faults.py checks that the expected cause costs at least three times any other,
-so that noise cannot turn the answer.
+arithmetic are in planting.py. tests/test_planting.py checks that the expected cause costs at least three times any
+other, so that noise cannot turn the answer.
 """
 
 from __future__ import annotations

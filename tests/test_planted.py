@@ -56,19 +56,23 @@ class Run:
 
 def run_planted(name: str, images: Path, folder: Path, budget_s: float) -> Run:
     """Diagnose the planted loader `name` in a child process of its own; `folder` is for its output."""
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_planted; test_planted.child()"
+    return run_code(code, [name, str(images), str(budget_s)], folder, 2 * budget_s + AROUND_S)
+
+
+def run_code(code: str, arguments: list[str], folder: Path, deadline_s: float) -> Run:
+    """Run Python code in a child; its last argument is the file to write a JSON answer to."""
     answer, log = folder / "answer.json", folder / "output.txt"
     answer.unlink(missing_ok=True)
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_planted; test_planted.child()"
-    command = [sys.executable, "-c", code, name, str(images), str(answer), str(budget_s)]
     begin = time.monotonic()
     # Output goes to a file: a pipe would keep us waiting for whoever inherits it. A session of its own makes all of
     # the child's descendants findable.
     with log.open("wb") as output:
-        child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-        )
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
+        command = [sys.executable, "-c", code, *arguments, str(answer)]
+        child = subprocess.Popen(command, **pipes, start_new_session=True)
         try:
-            ended = f"exit status {child.wait(2 * budget_s + AROUND_S)}"
+            ended = f"exit status {child.wait(deadline_s)}"
         except subprocess.TimeoutExpired:
             ended = "no end before the deadline"
         finally:
@@ -106,7 +110,7 @@ def _members(session: int) -> list[psutil.Process]:
 
 def child() -> None:
     """The child's side: build, diagnose, write the answer."""
-    name, images, answer, budget_s = sys.argv[1:5]
+    name, images, budget_s, answer = sys.argv[1:5]
     import loaderscope as ls
 
     with BY_NAME[name].built(Path(images)) as (loader, step, kwargs):
