@@ -25,9 +25,10 @@ from loaderscope import faults as f
 from loaderscope.clock import SYSTEM
 from slow_store import SlowStore
 
-# Pixels -> CPU ms to decode one and cut it to 128 x 128, and how many different files there are.
-TINY, SMALL, MEDIUM, LARGE = (160, 120), (320, 240), (640, 480), (1024, 768)
-DECODE_MS = {TINY: 1.3, SMALL: 2.0, MEDIUM: 5.0, LARGE: 11.0}
+# Longest side in pixels -> CPU ms to decode one and cut it to 128 x 128, and how many different files there are.
+# Files hold 5, 16, 46 and 89 KB.
+TINY, SMALL, MEDIUM, LARGE = 160, 320, 640, 1024
+DECODE_MS = {TINY: 1.0, SMALL: 2.0, MEDIUM: 4.5, LARGE: 9.0}
 FILES = {TINY: 384, SMALL: 384, MEDIUM: 96, LARGE: 64}
 REQUEST_MS = 1.2  # CPU of one urllib request
 PIXEL_LOOP_MS = 10.0  # one pass of PixelLoop at 256 x 256
@@ -44,8 +45,8 @@ class Room:
     def __init__(self, images: Path):
         self.shared, self.stack = Path(images), contextlib.ExitStack()
 
-    def photos(self, pixels: tuple[int, int]) -> list[Path]:
-        folder = self.shared / f"{pixels[0]}x{pixels[1]}"
+    def photos(self, pixels: int) -> list[Path]:
+        folder = self.shared / f"{pixels}px"
         if not folder.exists():
             from loaderscope.samples import make_images
 
@@ -57,12 +58,12 @@ class Room:
             shutil.rmtree(part, ignore_errors=True)
         return sorted(path for path in folder.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
 
-    def urls(self, pixels: tuple[int, int], **traffic) -> list[str]:
+    def urls(self, pixels: int, **traffic) -> list[str]:
         self.photos(pixels)
-        store = self.stack.enter_context(SlowStore(self.shared / f"{pixels[0]}x{pixels[1]}", **traffic))
+        store = self.stack.enter_context(SlowStore(self.shared / f"{pixels}px", **traffic))
         return store.urls("*.jp*g")
 
-    def with_truncated(self, pixels: tuple[int, int], at: int) -> list[Path]:
+    def with_truncated(self, pixels: int, at: int) -> list[Path]:
         """The photographs, number `at` cut off in the middle."""
         files = self.photos(pixels)
         broken = Path(self.stack.enter_context(tempfile.TemporaryDirectory())) / "broken.jpg"
@@ -114,11 +115,11 @@ def load(dataset, batch: int | None, workers: int, **options) -> DataLoader:
     return DataLoader(dataset, batch_size=batch, num_workers=workers, **options)
 
 
-def jpeg(pixels: tuple[int, int]):
+def jpeg(pixels: int):
     return lambda room: f.JpegDataset(room.photos(pixels), size=EDGE)
 
 
-def http(pixels: tuple[int, int], **traffic):
+def http(pixels: int, **traffic):
     return lambda room: f.HttpJpegDataset(room.urls(pixels, **traffic), size=EDGE)
 
 
@@ -175,8 +176,8 @@ def fault(cause, how, when, dataset, workers, step_ms=None, **options) -> Plante
 
     causes = (cause,) if isinstance(cause, str) else cause
     name = f"{causes[0]}-{how}-{workers}w-{'alone' if step_ms is None else 'step'}-{when}"
-    strength = "strong" if when == "first" else "weak"
-    return Planted(name, causes, strength, how, when, make, has_step=step_ms is not None, fails=True, **options)
+    strength, why = ("strong", "in the first batch") if when == "first" else ("weak", "after some good batches")
+    return Planted(name, causes, strength, how, why, make, has_step=step_ms is not None, fails=True, **options)
 
 
 def fight(name: str, strength: str, data: str, dataset, sample_ms: float | None, threads: int, why: str) -> Planted:
@@ -211,11 +212,11 @@ def python(ms: float):
     return lambda room: f.PurePythonDataset(N, ms / 1e3)
 
 
-def pixel_loop(pixels: tuple[int, int]):
+def pixel_loop(pixels: int):
     return lambda room: f.JpegDataset(room.photos(pixels), f.PixelLoop(3), size=256)
 
 
-def http_pixel_loop(pixels: tuple[int, int], **traffic):
+def http_pixel_loop(pixels: int, **traffic):
     return lambda room: f.HttpJpegDataset(room.urls(pixels, **traffic), f.PixelLoop(3), size=256)
 
 
@@ -223,7 +224,7 @@ def memory(n: int = 4096, batch: int = 32, workers: int = 0, **options) -> DataL
     return load(f.InMemoryDataset(n), batch, workers, **options)
 
 
-def far(pixels: tuple[int, int], latency_ms: float) -> float:
+def far(pixels: int, latency_ms: float) -> float:
     """ms of one sample fetched over HTTP."""
     return latency_ms + REQUEST_MS + DECODE_MS[pixels]
 

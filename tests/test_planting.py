@@ -25,15 +25,21 @@ def test_names_are_unique_and_the_list_covers_every_cause():
     assert not any(entry.expected or entry.fails for entry in HEALTHY)
 
 
-@pytest.mark.parametrize("entry", [entry for entry in SPEED if entry.shares], ids=lambda entry: entry.name)
-def test_arithmetic_leaves_no_doubt(entry):
+def doubts(entry) -> str:
+    """Why the expected cause is not clear-cut by the entry's own numbers; empty when it is."""
     own = "no-overlap" if entry.expected[0] == "no-overlap" else "data"
+    share, others = entry.shares[own], [part for cause, part in entry.shares.items() if cause != own]
     if entry.expected == ("compute-bound",):
-        assert entry.shares == {"data": 0.0}, entry.why
-        return
-    others = [share for cause, share in entry.shares.items() if cause != own]
-    assert entry.shares[own] >= (0.4 if entry.strength == "strong" else 0.15), entry.why
-    assert all(entry.shares[own] >= 3 * share for share in others), entry.why
+        return "" if entry.shares == {"data": 0.0} else "the loader is not faster than the step"
+    if share < (0.4 if entry.strength == "strong" else 0.15):
+        return f"{share:.0%} is too little for a {entry.strength} one"
+    return "another cause costs more than a third of it" if any(share < 3 * other for other in others) else ""
+
+
+def test_arithmetic_leaves_no_doubt():
+    entries = [entry for entry in SPEED if entry.shares]
+    assert len(entries) > 40
+    assert not {entry.name: f"{entry.why}: {doubts(entry)}" for entry in entries if doubts(entry)}
 
 
 @pytest.fixture(scope="module")
@@ -65,16 +71,16 @@ def no_workers(monkeypatch):
     monkeypatch.setattr(planting, "DataLoader", in_this_process)
 
 
-@pytest.mark.parametrize("entry", [entry for entry in PLANTED if entry.expected], ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", PLANTED, ids=lambda entry: entry.name)
 def test_planted_loader_is_built(entry, images, few_files, no_workers):
     with entry.built(images) as made:
         check(entry, *made, one_batch=not entry.fails)
 
 
-@pytest.mark.parametrize("entry", HEALTHY, ids=lambda entry: entry.name)
-def test_healthy_loader_gives_a_batch_from_its_workers(entry, images, few_files):
-    with entry.built(images) as made:
-        check(entry, *made, one_batch=True)
+@pytest.mark.parametrize("name", ["healthy-stream", "healthy-flips", "healthy-batch-sampler", "healthy-http"])
+def test_planted_loader_works_with_its_workers(name, images, few_files):
+    with BY_NAME[name].built(images) as made:
+        check(BY_NAME[name], *made, one_batch=True)
 
 
 def check(entry, loader, step, kwargs, one_batch):
@@ -117,11 +123,10 @@ def test_judge_tells_right_from_wrong():
     assert vague(report(finding("io-latency", evidence=("it waits 3 weirdly",))))
 
 
-@pytest.mark.parametrize(
-    "text", ["30 ms a batch", "84 %", "1.9x", "1.9 × faster", "12 samples", "1.2 to 1.4 s", "5 MiB"]
-)
-def test_quantities_are_recognised(text):
-    assert QUANTITY.search(text)
+def test_quantities_are_recognised():
+    for text in ("30 ms a batch", "84 %", "1.9x", "1.9 × faster", "12 samples", "1.2 to 1.4 s", "5 MiB"):
+        assert QUANTITY.search(text), text
+    assert not QUANTITY.search("class 3 of it")
 
 
 # --- the runner --------------------------------------------------------------------------------------------------
@@ -135,7 +140,8 @@ def test_runner_ends_a_child_that_hangs(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sessions are POSIX")
-def test_runner_finds_and_ends_what_a_child_leaves_behind(tmp_path):
+def test_runner_finds_and_ends_what_a_child_leaves_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(test_planted, "GRACE_S", 0.2)
     code = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])"
     code += "; open(sys.argv[-1], 'w').write('[1]')"
     run = run_code(code, [], tmp_path, deadline_s=20)
