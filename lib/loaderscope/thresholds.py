@@ -2,11 +2,13 @@
 
 # --- is it the loader at all? -------------------------------------------------------------------------------------
 
-# A perfect loader has to save more than this before the loader is called the problem: below it run-to-run drift of
-# one and the same loop on a shared machine is as large.
-CEILING_WORTH_IT = 0.05
-# Under this ceiling, interval and all, the loop is called compute-bound outright.
-CEILING_NEGLIGIBLE = 0.10
+# A perfect loader has to save more than this, interval and all, before the loader is called the problem: below it
+# run-to-run drift of one and the same loop on a shared machine is as large (seen: 3 to 8 %).
+CEILING_WORTH_IT = 0.08
+# A loop that waits for less than STALL_NEGLIGIBLE of its time, and whose ceiling stays under CEILING_SMALL, is
+# compute-bound. The second limit is wider because the ceiling also holds what the step itself lost to a busy machine.
+STALL_NEGLIGIBLE = 0.08
+CEILING_SMALL = 0.16
 # A finding of its own needs to cost at least this share of the loop.
 IMPACT_WORTH_NAMING = 0.05
 

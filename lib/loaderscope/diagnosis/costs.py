@@ -52,11 +52,12 @@ def bound(evidence: Evidence) -> str:
         return "undecided"
     if not evidence.with_step:
         return "no step"
-    if enough_batches(evidence) and split.ceiling.above(thresholds.CEILING_WORTH_IT):
-        return "input-bound"
-    if split.ceiling.below(thresholds.CEILING_NEGLIGIBLE):
+    if not enough_batches(evidence):
+        return "undecided"
+    stall = evidence.headroom.both.stall_fraction
+    if stall.below(thresholds.STALL_NEGLIGIBLE) and split.ceiling.below(thresholds.CEILING_SMALL):
         return "compute-bound"
-    return "undecided"
+    return "input-bound" if split.ceiling.above(thresholds.CEILING_WORTH_IT) else "undecided"
 
 
 def enough_batches(evidence: Evidence) -> bool:

@@ -29,6 +29,7 @@ from loaderscope.records import (
     Samples,
     ThreadScaling,
     is_measured,
+    text,
 )
 
 THREADS = (1, 2, 4)
@@ -106,7 +107,7 @@ def judge(raw: _Raw) -> tuple[str, str]:
         return _judge_waiting(raw)
     if held is None:
         return "undecided", "the two controls could not be told apart: the machine is too busy"
-    said = f"the GIL is held {held:.0%} as much as by a pure-Python loop, {raw.calls} calls"
+    said = f"the GIL is held {text.share(held)} as much as by a pure-Python loop, {raw.calls} calls"
     if held >= t.GIL_HELD_HIGH:
         return "holds-gil", said
     if not is_measured(raw.user):
@@ -117,7 +118,9 @@ def judge(raw: _Raw) -> tuple[str, str]:
 
 
 def _judge_waiting(raw: _Raw) -> tuple[str, str]:
-    said = f"{raw.waiting_share:.0%} of a call's time it neither computes nor queues for a core, {raw.calls} calls"
+    said = (
+        f"{text.share(raw.waiting_share)} of a call's time it neither computes nor queues, {raw.calls} calls"
+    )
     if not is_measured(raw.user):
         return "waits", said
     mine, free = raw.user.speedup(4), raw.sleep.speedup(4)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,7 +105,20 @@ def run_loop(
     Args:
         keep: called with each batch after it was timed (to keep a few for later).
     """
-    copy = spec.copy(**(changes or {}))
+    with _no_advice_on_workers():
+        return _run(spec, step, limit, changes or {}, deadline_s, environment, keep, clock)
+
+
+@contextmanager
+def _no_advice_on_workers():
+    """torch warns when workers outnumber cores, whatever they wait for; in our own trials that is noise."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="This DataLoader will create")
+        yield
+
+
+def _run(spec, step, limit, changes, deadline_s, environment, keep, clock) -> LoopTiming:
+    copy = spec.copy(**changes)
     facts = LoaderSpec.read(copy).facts if changes else spec.facts
     log = _Log()
     cpu, began = clock.process_cpu(), clock.now()

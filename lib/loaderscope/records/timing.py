@@ -62,7 +62,7 @@ class LoopTiming(Record):
         time; those that began a measurement are left out where there are others.
         """
         first_round = max(1, self.facts.workers)
-        ends = (*self.epoch_starts[1:], self.batches)
+        ends = (*self.epoch_starts[1:], self.batches) if self.epoch_starts else ()
         epochs = list(zip(self.epoch_starts, ends, strict=True))
         later = [e for e in epochs if e[0] not in self.segment_starts]
         chosen: list[int] = []
