@@ -142,11 +142,13 @@ def _own(names: set[str]) -> list[str]:
     family = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
     own = []
     for name in sorted(names):
-        maker = re.match(r"torch_(\d+)_", name)
+        maker = re.match(r"(?:torch_|loaderscope-spans-)(\d+)[_-]", name)
         users = {int(maker[1])} if maker and psutil.pid_exists(int(maker[1])) else _users(SHM / name)
         if not users or users & family:
             own.append(name)
-    return own
+    if own:
+        time.sleep(0.25)  # a semaphore of another program lives in a name for a moment only
+    return [name for name in own if (SHM / name).exists()]
 
 
 def _users(path: Path) -> set[int]:

@@ -52,7 +52,7 @@ class SpanFile:
         self.rings, self.capacity = workers + 1, capacity
         self.segment = _HEADER + capacity * _SPAN.size
         size = self.rings * self.segment
-        fd, self.path = tempfile.mkstemp(prefix="loaderscope-spans-", dir=_folder_for(size))
+        fd, self.path = tempfile.mkstemp(prefix=f"loaderscope-spans-{os.getpid()}-", dir=_folder_for(size))
         try:
             os.ftruncate(fd, size)
             self.map = mmap.mmap(fd, size)

@@ -77,8 +77,11 @@ class Fix:
 
     @property
     def recommended(self) -> bool:
-        """False once it was tried here and did not help."""
-        return self.verified is None or self.verified.verdict in ("helped", "undecided")
+        """False once it was tried here and did not help, or not even leaned that way."""
+        if self.verified is None:
+            return True
+        leans = self.verified.ratio.known and self.verified.ratio.value > 1
+        return self.verified.verdict == "helped" or (self.verified.verdict == "undecided" and leans)
 
     @property
     def proof(self) -> str:
