@@ -30,7 +30,7 @@ REPEATS = int(os.environ.get("LOADERSCOPE_REPEATS", "1"))
 AROUND_S = 60.0
 GRACE_S = 3.0
 _UNITS = "%|ms|µs|s|seconds?|min|x|×|times|samples?|batch(es)?|items?|calls?|workers?|cores?|threads?|steps?"
-_UNITS += "|[KMG]i?B|bytes?"
+_UNITS += "|runs?|stacks?|process(es)?|threads?|requests?|[KMG]i?B|bytes?"
 QUANTITY = re.compile(rf"\d\s?(to \S+ )?({_UNITS})(?![A-Za-z])")
 # What a death or a hang is told by: "signal 9", "exit code 3", "sample 37", "line 12".
 NUMBERED = re.compile(r"\b(signal|code|status|sample|index|batch|worker|line|pid)\s#?-?\d|:\d+\b")

@@ -9,6 +9,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 import planting
+import test_planted
 from loaderscope import faults as f
 from planted import BY_NAME, HEALTHY, PLANTED, SPEED
 from planting import DECODE_MS, FILES, SMALL, Room, decode_s
