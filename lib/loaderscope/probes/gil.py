@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from loaderscope import isolation, thresholds
 from loaderscope.clock import SYSTEM
 from loaderscope.loaders import LoaderSpec
+from loaderscope.probes.scaling import THREADS, WINDOW_S, native_work, python_work, scalings, sleeper
 from loaderscope.records import (
     Environment,
     GilCheck,
@@ -32,7 +32,6 @@ from loaderscope.records import (
     text,
 )
 
-THREADS = (1, 2, 4)
 ROUNDS = 3
 NAP_S = 0.0005
 # A nap counts as late when it overshoots by more than this: three times what an idle machine overshoots (0.06 ms).
@@ -118,9 +117,7 @@ def judge(raw: _Raw) -> tuple[str, str]:
 
 
 def _judge_waiting(raw: _Raw) -> tuple[str, str]:
-    said = (
-        f"{text.share(raw.waiting_share)} of a call's time it neither computes nor queues, {raw.calls} calls"
-    )
+    said = f"{text.share(raw.waiting_share)} of a call's time it neither computes nor queues, {raw.calls} calls"
     if not is_measured(raw.user):
         return "waits", said
     mine, free = raw.user.speedup(4), raw.sleep.speedup(4)
@@ -184,17 +181,19 @@ def _measure(spec: LoaderSpec, indices: tuple[int, ...], budget_s: float) -> _Ra
     read, threaded = _reader(spec, indices)
     call_s, cpu_share, waiting_share, calls = _single(read, min(1.5, budget_s / 6))
     unit = min(max(call_s, 0.001), 0.01)
-    held = [_held_share(w, 0.3 * budget_s / 12) for w in (read, _sleeper(unit), _python_work())]
+    held = [_held_share(w, 0.3 * budget_s / 12) for w in (read, sleeper(unit), python_work())]
     scaling: list[ThreadScaling | NotMeasured]
-    window = max(0.12, 3 * call_s)
-    rounds = min(ROUNDS, int(0.6 * budget_s / (len(THREADS) * (window + 3 * 0.12))))
+    window = max(WINDOW_S, 3 * call_s)
+    rounds = min(ROUNDS, int(0.6 * budget_s / (len(THREADS) * (window + 3 * WINDOW_S))))
     if not threaded:
         scaling = [NotMeasured("an iterable dataset is read by one thread")] * 4
     elif rounds < 1:
         scaling = [NotMeasured(f"one call takes {call_s:.2g} s: too slow for {budget_s:.0f} s of measuring")] * 4
     else:
-        scaling = _scalings(
-            {"yours": read, "sleep": _sleeper(unit), "python": _python_work(), "zlib": _native_work()}, rounds, window
+        scaling = scalings(
+            {"yours": read, "sleep": sleeper(unit), "python": python_work(), "zlib": native_work()},
+            rounds,
+            windows={"yours": window},
         )
     user, sleep, python, native = scaling
     return _Raw(user, sleep, python, native, held[0], held[2], held[1], cpu_share, waiting_share, call_s, calls)
@@ -261,63 +260,6 @@ def _held_share(work: Callable[[int], Any], seconds: float) -> float:
         side.join(1.0)
         sys.setswitchinterval(before)
     return sum(n > LATE_S for n in naps) / max(1, len(naps))
-
-
-def _scalings(work: dict[str, Callable[[int], Any]], rounds: int, window: float) -> list[ThreadScaling]:
-    """Calls per second of every workload at every thread count, interleaved round by round."""
-    rates: dict[tuple[str, int], list[float]] = {(w, t): [] for w in work for t in THREADS}
-    for _ in range(rounds):
-        for threads in THREADS:
-            for name, call in work.items():
-                rates[name, threads].append(_rate(call, threads, window if name == "yours" else 0.12))
-    return [ThreadScaling(n, THREADS, tuple(tuple(rates[n, t]) for t in THREADS)) for n in work]
-
-
-def _rate(call: Callable[[int], Any], threads: int, window: float) -> float:
-    """Calls per second of `threads` threads over about `window` seconds, all started together."""
-    clock, barrier = SYSTEM, threading.Barrier(threads)
-    spans: list[tuple[float, float, int]] = []
-    failed: list[BaseException] = []
-
-    def loop(offset: int) -> None:
-        try:
-            barrier.wait()
-            start, done = clock.now(), 0
-            while done == 0 or clock.now() - start < window:
-                call(offset + done * threads)
-                done += 1
-            spans.append((start, clock.now(), done))
-        except BaseException as error:
-            failed.append(error)
-            barrier.abort()
-
-    pool = [threading.Thread(target=loop, args=(k,), daemon=True) for k in range(threads)]
-    for thread in pool:
-        thread.start()
-    for thread in pool:
-        thread.join()
-    if failed:
-        raise next((e for e in failed if not isinstance(e, threading.BrokenBarrierError)), failed[0])
-    return sum(done / (end - start) for start, end, done in spans)
-
-
-def _sleeper(seconds: float) -> Callable[[int], Any]:
-    return lambda _: SYSTEM.sleep(seconds)
-
-
-def _python_work(loops: int = 20_000) -> Callable[[int], Any]:
-    def work(_: int) -> int:
-        h = 0
-        for k in range(loops):
-            h = (h * 31 + k) % 1_000_003
-        return h
-
-    return work
-
-
-def _native_work(size: int = 1 << 17) -> Callable[[int], Any]:
-    data = bytes(range(256)) * (size // 256)
-    return lambda _: zlib.compress(data, 6)
 
 
 def _missing(facts: LoaderFacts, environment, reason: str, fault: Outcome | None = None) -> GilCheck:
