@@ -1,0 +1,168 @@
+"""How many samples a batch holds, told from its structure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.utils.rnn import PackedSequence
+
+from loaderscope.loaders.inspection import RAISED, given
+
+DEEPEST = 6
+WIDEST = 64  # elements of one container that are looked at
+CANDIDATES = 16
+_ATOMS = (str, bytes, bytearray, int, float, complex, type(None))
+
+
+def batch_size_of(batch: Any) -> int | None:
+    """Number of samples in a batch, or None where the structure does not tell.
+
+    A tensor or array: its first dimension (0-d: None). A mapping or dataclass: its first array, else its first value
+    that tells. Objects with `num_graphs` or `batch_size`: that. A tuple or list of equally long arrays: their first
+    dimension; with other things among them (images, list of targets): that of the first array. Any other list: its
+    length. A tuple of sequences, as `tuple(zip(*samples))` gives: the sequences' length. Text is not a sequence.
+    A list of samples that happen to be equally long arrays looks like a list of fields; `LoaderSpec.samples_in`
+    knows the loader and tells the two apart.
+    """
+    return next(iter(_plausible(batch)), None)
+
+
+class SampleCounter:
+    """Counts samples for one loader, whose batch size says which reading of an ambiguous batch is right.
+
+    What a full batch has taught is used for the shorter last one.
+    """
+
+    def __init__(self, expected: int | None, default_collate: bool):
+        self.expected, self.default_collate, self._reading = expected, default_collate, 0
+
+    def count(self, batch: Any) -> int | None:
+        told = _first_field(batch) if self.default_collate else None
+        if told is not None:
+            return told
+        found = _plausible(batch)
+        if self.expected in found and found[min(self._reading, len(found) - 1)] != self.expected:
+            self._reading = found.index(self.expected)
+        return found[min(self._reading, len(found) - 1)] if found else None
+
+
+def _first_field(batch: Any) -> int | None:
+    """default_collate turns samples into fields at every level, so the first field that tells is right."""
+    try:
+        return next(_fields(batch, 0), None)
+    except RAISED:
+        return None
+
+
+def _fields(value: Any, depth: int) -> Iterator[int]:
+    if depth > DEEPEST or isinstance(value, _ATOMS):
+        return
+    if _is_array(value):
+        yield from _first_dimension(value)
+        return
+    if isinstance(value, (list, tuple)) and value and all(isinstance(v, (str, bytes)) for v in value[:WIDEST]):
+        yield len(value)
+        return
+    inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ()
+    for field in islice(inside, WIDEST):
+        yield from _fields(field, depth + 1)
+
+
+def _plausible(batch: Any) -> list[int]:
+    """Every sample count this batch may have, likeliest first."""
+    try:
+        return list(islice(_candidates(batch, 0), CANDIDATES))
+    except RAISED:
+        return []
+
+
+def _candidates(value: Any, depth: int) -> Iterator[int]:
+    if depth > DEEPEST or isinstance(value, _ATOMS):
+        return
+    if isinstance(value, PackedSequence):
+        yield int(value.batch_sizes[0])
+    elif _is_array(value):
+        yield from _first_dimension(value)
+    elif (told := _told(value)) is not None:
+        yield told
+    elif isinstance(value, Mapping):
+        yield from _of_fields(list(islice(value.values(), WIDEST)), depth)
+    elif isinstance(value, (list, tuple)):
+        yield from _of_sequence(value, depth)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield from _of_fields([given(value, f.name) for f in dataclasses.fields(value)[:WIDEST]], depth)
+
+
+def _is_array(value: Any) -> bool:
+    if isinstance(value, (torch.Tensor, np.ndarray)):
+        return True
+    return isinstance(given(value, "shape"), tuple) and given(value, "dtype") is not None
+
+
+def _first_dimension(array: Any) -> Iterator[int]:
+    """The first dimension, or nothing for a 0-d array."""
+    if isinstance(array, torch.Tensor):
+        if array.dim():
+            yield int(array.size(0))  # `.shape` raises for nested tensors
+    elif array.shape:
+        yield int(array.shape[0])
+
+
+def _told(value: Any) -> int | None:
+    """What the object itself says: `num_graphs` (PyG), `batch_size` as a number or, in TensorDict, a shape."""
+    for name in ("num_graphs", "batch_size"):
+        size = given(value, name)
+        size = size[0] if isinstance(size, tuple) and size else size
+        if isinstance(size, int) and not isinstance(size, bool) and size >= 0:
+            return size
+    return None
+
+
+def _of_fields(fields: list[Any], depth: int) -> Iterator[int]:
+    arrays = [field for field in fields if _is_array(field)]
+    for array in arrays:
+        yield from _first_dimension(array)
+    for field in fields:
+        if not _is_array(field):
+            yield from _candidates(field, depth + 1)
+
+
+def _of_sequence(value: list | tuple, depth: int) -> Iterator[int]:
+    parts = list(value[:WIDEST])
+    if not parts:
+        return
+    sizes = [next(_first_dimension(part), None) if _is_array(part) else None for part in parts]
+    if all(size is not None for size in sizes):
+        if len(set(sizes)) == 1:
+            yield from (sizes[0], len(value))
+        elif isinstance(value, list):
+            yield len(value)  # arrays of different lengths: samples that were not stacked
+    elif any(size is not None for size in sizes):
+        yield from dict.fromkeys(size for size in sizes if size is not None)
+    elif all(isinstance(part, (list, tuple)) for part in parts):
+        yield from _of_nested(value, parts)
+    elif isinstance(value, list):
+        yield len(value)
+        yield from _of_fields(parts, depth)
+    else:
+        yield from _of_fields(parts, depth)
+        if not all(isinstance(part, _ATOMS) or _is_array(part) for part in parts):
+            yield len(value)
+
+
+def _of_nested(value: list | tuple, parts: Iterable[list | tuple]) -> Iterator[int]:
+    leaves = [leaf for part in parts for leaf in part[:WIDEST]]
+    same = {next(_first_dimension(leaf), None) if _is_array(leaf) else None for leaf in leaves}
+    inner = {len(part) for part in parts}
+    if len(same) == 1 and None not in same:
+        yield from same  # fields within fields
+    if isinstance(value, tuple) and len(inner) == 1:
+        yield from inner  # tuple(zip(*samples))
+    yield len(value)
+    if isinstance(value, list) and len(inner) == 1:
+        yield from inner
