@@ -159,7 +159,7 @@ def test_an_error_names_type_text_and_index():
     found = judged(fault=fault)
     assert causes(found) == ["worker-error"]
     said = " ".join(found[0].evidence)
-    assert "ValueError" in said and "7" in said and "1 good batch" in said and "dataset[7]" in found[0].fixes[0].code
+    assert "ValueError" in said and "7" in said and "1 batch" in said and "dataset[7]" in found[0].fixes[0].code
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,10 @@ class _Session:
     def run(self) -> None:
         self.doing("preflight")
         self.add(preflight=preflight(self.spec, measure=False))
+        refusal = self.spec.refusal()
+        if refusal:
+            self._nothing_to_iterate(refusal)
+            return
         if not self._first_look():
             self._headroom()
         self._stop_if_interrupted()
@@ -113,12 +117,18 @@ class _Session:
         self.findings = rules.judge(self.evidence)
         self._prove()
 
+    def _nothing_to_iterate(self, refusal: str) -> None:
+        """No private copy can be made, and the reader's own loader is not used up by us."""
+        missing = NotMeasured(f"the loader cannot be copied: {refusal}")
+        self.add(headroom=missing, profile=missing, gil=missing)
+        self.notes.append(f"nothing was iterated: {refusal}. Pass a function make_loader() that makes the loader")
+
     def _first_look(self) -> bool:
         """Without workers, the first items in a child; True when the loader must not be iterated here."""
         if self.spec.kind == "any" or self.spec.facts.workers:
             return False
         self.doing("first items, in a child process")
-        outcome, confirmed = first_look(self.spec, self.deadline_s)
+        outcome, confirmed = first_look(self.spec, self.deadline_s, max(self.deadline_s, self.left_s - self.deadline_s))
         if outcome.ok or outcome.status == "exception":
             return False
         self.add(

@@ -12,8 +12,11 @@ from loaderscope.records import NotMeasured, Outcome
 BATCHES = 2
 
 
-def first_look(spec: LoaderSpec, deadline_s: float) -> tuple[Outcome, Outcome | NotMeasured]:
+def first_look(spec: LoaderSpec, deadline_s: float, fresh_deadline_s: float) -> tuple[Outcome, Outcome | NotMeasured]:
     """Iterate the first batches in a forked child; where that fails, again in a spawned one if the loader pickles.
+
+    Args:
+        deadline_s: for the forked child. fresh_deadline_s: for the spawned one, which first has to import everything.
 
     Returns:
         (outcome in the forked child, outcome in the fresh one or why there is none).
@@ -22,7 +25,7 @@ def first_look(spec: LoaderSpec, deadline_s: float) -> tuple[Outcome, Outcome | 
     if outcome.ok or outcome.status == "exception":
         # The same exception would be raised in the reader's process: the loop there will tell it better.
         return outcome, NotMeasured("not needed")
-    return outcome, _fresh(spec, deadline_s)
+    return outcome, _fresh(spec, fresh_deadline_s)
 
 
 def _fresh(spec: LoaderSpec, deadline_s: float) -> Outcome | NotMeasured:

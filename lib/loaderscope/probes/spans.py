@@ -19,13 +19,13 @@ _COUNT = struct.Struct("<q")
 _HEADER = 64  # count at 0, index being read now at 8
 _CURRENT = 8
 
-READ, STAGE, COLLATE = 1, 2, 3
+READ, STAGE, COLLATE, FAILED = 1, 2, 3, 4
 NOTHING = -(2**62)
 
 
 @dataclass(frozen=True)
 class Span:
-    """One timed piece of work: kind READ, STAGE or COLLATE; name: number of the stage; seconds throughout.
+    """One timed piece of work: kind READ, STAGE, COLLATE or FAILED (a read that raised); name: number of the stage; seconds throughout.
 
     delay is nan where the kernel does not tell run-queue time.
     """

@@ -9,8 +9,9 @@ from typing import Any
 
 from loaderscope import isolation
 from loaderscope.clock import SYSTEM
+from loaderscope.errors import CannotRebuildError
 from loaderscope.loaders import LoaderSpec
-from loaderscope.probes.spans import COLLATE, READ, STAGE, Span, SpanFile, SpanTarget
+from loaderscope.probes.spans import COLLATE, FAILED, READ, STAGE, Span, SpanFile, SpanTarget
 from loaderscope.probes.stand_ins import ProbedCollate, ProbedDataset
 from loaderscope.probes.timing import DEADLINE_S, Limit, run_loop
 from loaderscope.probes.transforms import find_transforms
@@ -42,6 +43,13 @@ def profile_stages(
     refusal = spec.refusal()
     if spec.kind == "any" or refusal:
         return _nothing(spec.facts, environment, refusal or "it is not a DataLoader, so its inside cannot be timed")
+    try:
+        return _measured(spec, limit, deadline_s, environment, clock)
+    except CannotRebuildError as error:  # only the stand-in shows what some subclasses and pipes refuse
+        return _nothing(spec.facts, environment, str(error))
+
+
+def _measured(spec: LoaderSpec, limit: Limit, deadline_s: float, environment, clock) -> StageProfile:
     with SpanFile(spec.facts.workers) as spans:
         target = spans.target()
         if spec.facts.workers:
@@ -90,8 +98,8 @@ def _profile(spec: LoaderSpec, environment, spans: SpanFile, where: str, fault: 
     all_spans, lost = spans.read()
     reads = [s for s in all_spans if s.kind == READ]
     if fault is not None:
-        pending = spans.being_read()
-        fault = replace(fault, last_index=pending[0] if pending and pending[0] >= 0 else fault.last_index)
+        suspects = [s.index for s in all_spans if s.kind == FAILED and s.index >= 0] or list(spans.being_read())
+        fault = replace(fault, last_index=suspects[0] if suspects and suspects[0] >= 0 else fault.last_index)
     delays = tuple(s.delay for s in reads)
     unknown = any(math.isnan(d) for d in delays)
     return StageProfile(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from loaderscope.clock import SYSTEM
-from loaderscope.probes.spans import COLLATE, READ, STAGE, SpanTarget, SpanWriter
+from loaderscope.probes.spans import COLLATE, FAILED, READ, STAGE, SpanTarget, SpanWriter
 from loaderscope.probes.transforms import find_transforms, instrument
 
 
@@ -94,8 +94,12 @@ class ProbedDataset:
         timing = self._ls_ready()
         number = index if isinstance(index, int) else -1
         timing.out.begin(number)
-        result, times = timing.measure(call, argument)
-        timing.out.end()  # not in a finally: after an exception the index stays readable
+        try:
+            result, times = timing.measure(call, argument)
+        except BaseException:  # noted and passed on: a worker goes on with its next batch and would hide the index
+            timing.out.add(FAILED, 0, number, timing.clock.now(), 0.0, 0.0, math.nan)
+            raise
+        timing.out.end()  # not in a finally: when the process dies here, the index stays readable
         timing.out.add(READ, 0, number, *times)
         return result
 

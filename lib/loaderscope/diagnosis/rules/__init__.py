@@ -9,6 +9,20 @@ from loaderscope.records import Finding
 
 FAMILIES = (faults.judge, speed.judge)
 
+# What a report of this release can say; the other causes of the table are named and not judged yet.
+JUDGED = (
+    "compute-bound",
+    "no-overlap",
+    "io-latency",
+    "cpu-bound",
+    "python-bound",
+    "interference",
+    "hang",
+    "worker-crash",
+    "worker-killed",
+    "worker-error",
+)
+
 
 def judge(evidence: Evidence) -> tuple[Finding, ...]:
     """All findings that are present or undecided, in the order of a report."""

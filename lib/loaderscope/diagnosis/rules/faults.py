@@ -22,9 +22,7 @@ def judge(evidence: Evidence) -> tuple[Finding, ...]:
 def _error(evidence: Evidence, fault: Outcome) -> Finding:
     where = {"worker": "a worker", "main": "the main process (num_workers=0)"}.get(fault.where, "a child process")
     said = fault.error_text.strip().splitlines()[-1] if fault.error_text.strip() else "(no text)"
-    sentences = [
-        f"{where} raised {fault.error_type}: {said} (after {text.count(fault.batches, 'good batch', 'good batches')})"
-    ]
+    sentences = [f"{where} raised {fault.error_type}: {said} (after {text.count(fault.batches, 'batch', 'batches')})"]
     sentences += _index(fault)
     place = _last_frame(fault.traceback)
     if place:
@@ -40,8 +38,9 @@ def _death(evidence: Evidence, fault: Outcome) -> Finding:
         how = f"was ended by signal {fault.signal_number} ({fault.signal_name})"
     else:
         how = f"left with exit code {fault.exit_code} and no traceback"
+    who = "1 worker" if fault.where == "worker" else "the process that read the dataset"
     sentences = [
-        f"1 worker {how}, after {text.count(fault.batches, 'batch', 'batches')} and {text.seconds(fault.elapsed_s)}"
+        f"{who} {how}, after {text.count(fault.batches, 'batch', 'batches')} and {text.seconds(fault.elapsed_s)}"
     ]
     sentences += _index(fault)
     memory = evidence.environment.memory_available_bytes
