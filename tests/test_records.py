@@ -104,9 +104,11 @@ def test_steady_leaves_out_the_first_round_of_each_epoch():
 
 
 def test_short_epochs_count_whole_without_the_one_that_began_the_measurement():
-    base = loop(facts(num_workers=4), 0.03, None, n=24)
+    base = loop(facts(num_workers=4, persistent_workers=True), 0.03, None, n=24)
     timing = LoopTiming(**{**base.__dict__, "epoch_starts": (0, 8, 16)})
-    assert timing.steady == tuple(range(8, 24))
+    assert timing.steady == tuple(range(8, 24)) and timing.group_time.n == 2
+    each_time = LoopTiming(**{**timing.__dict__, "facts": facts(num_workers=4)})
+    assert each_time.steady == tuple(range(24))  # workers start anew each epoch: that cost is part of every one
     only = LoopTiming(
         **{**base.__dict__, "epoch_starts": (0,), "data_time_s": base.data_time_s[:8], "samples": (16,) * 8}
     )

@@ -121,7 +121,8 @@ def test_time_outside_the_dataset_is_not_charged_to_it():
 
 def test_a_contended_machine_gives_undecided_not_an_accusation():
     spec = facts()
-    parts = {"headroom": room(spec, 0.160, 0.010, 0.160, loader_cpu_s=0.08), "gil": gil(spec, "computes")}
+    # Without the 75 % queueing a batch would take 40 ms, as long as the step.
+    parts = {"headroom": room(spec, 0.160, 0.040, 0.160, loader_cpu_s=0.08), "gil": gil(spec, "computes")}
     found = judged(
         spec=spec, profile=profile(spec, 0.0, 0.005, 0.015), environment=environment(cores_measured=0.9), **parts
     )
@@ -216,3 +217,12 @@ def test_every_finding_quotes_a_number():
     ]
     for finding in found:
         assert finding.evidence and all(any(c.isdigit() for c in e) for e in finding.evidence)
+
+
+def test_contention_does_not_hide_what_would_be_slow_anyway():
+    spec = facts()
+    parts = {"headroom": room(spec, 0.160, 0.010, 0.160, loader_cpu_s=0.08), "gil": gil(spec, "computes")}
+    found = judged(
+        spec=spec, profile=profile(spec, 0.0, 0.010, 0.006), environment=environment(cores_measured=0.9), **parts
+    )
+    assert causes(found) == ["cpu-bound"] and any("other jobs" in e for e in found[0].evidence)

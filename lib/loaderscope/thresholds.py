@@ -36,7 +36,7 @@ OWN_CPU_SHARE = 0.75
 CHEAP_SAMPLE_S = 1e-4
 # Fewer samples than this are too few to judge a loader by.
 FEW_READS = 12
-FEW_BATCHES = 6
+FEW_BATCHES = 4
 
 # --- the GIL --------------------------------------------------------------------------------------------------------
 

@@ -97,6 +97,18 @@ def contended(evidence: Evidence) -> bool:
     return own is None or own < thresholds.OWN_CPU_SHARE
 
 
+def own_without_queueing(evidence: Evidence) -> float:
+    """Share of the loop by which loading would still be slower than the step if no sample had to queue for a core.
+
+    The step keeps its measured time, which a busy machine may have stretched: so this errs towards no accusation.
+    """
+    room, queueing = evidence.headroom, evidence.profile.shares.get("queueing", 0.0)
+    free = room.alone.step_time.mean * (1 - queueing)
+    if not room.with_step:
+        return 1.0
+    return max(0.0, free - room.cached.mean) / room.both.step_time.mean
+
+
 def cost_of(evidence: Evidence) -> Cost | None:
     """Inputs of the prediction, per sample; None where the profile is missing."""
     room, profile = evidence.headroom, evidence.profile

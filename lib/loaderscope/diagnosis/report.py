@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from loaderscope.diagnosis import costs
 from loaderscope.diagnosis.evidence import Evidence
 from loaderscope.errors import BadInputError
+from loaderscope.experiments.prove import seconds_per_sample
 from loaderscope.records import (
     Comparison,
     Environment,
@@ -115,7 +115,7 @@ class Report(Record):
                 "One report was made with a step and the other without, so their times mean different things",
                 way_out="make both with step=, or both without",
             )
-        before_s, after_s = (_per_sample(t) for t in pair)
+        before_s, after_s = (seconds_per_sample(t) for t in pair)
         note = "measured at different times, not in turns: drift of the machine is in the ratio"
         return Comparison("two reports", self.facts.loader, after.facts.loader, before_s, after_s, note)
 
@@ -149,14 +149,6 @@ class Report(Record):
         from loaderscope.views import html
 
         return html.report(self)
-
-
-def _per_sample(timing: LoopTiming) -> Any:
-    from loaderscope.records import Samples
-
-    size = timing.mean_batch
-    scale = size if is_measured(size) and size > 0 else 1.0
-    return Samples(tuple(v / scale for v in timing.step_time.values), "s", timing.step_time.block)
 
 
 def _finding_row(finding: Finding) -> Row:

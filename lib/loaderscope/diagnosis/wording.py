@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from loaderscope import thresholds
 from loaderscope.diagnosis.causes import CAUSES
 from loaderscope.records import Finding, is_measured
 
@@ -48,7 +49,8 @@ def _no_step(report: Report) -> str:
     if report.top is not None:
         return f"What limits this loader: {_meaning(report.top)}; {_rate(report)}."
     only_a_step = "Whether that is enough, only a step can tell: diagnose(loader, step)."
-    return f"Nothing stands out in this loader; {_rate(report)}. {only_a_step}"
+    stands_out = "Nothing stands out in this loader" if _cheap(report) else "What limits this loader is undecided"
+    return f"{stands_out}; {_rate(report)}. {only_a_step}"
 
 
 def _undecided(report: Report) -> str:
@@ -59,6 +61,15 @@ def _undecided(report: Report) -> str:
             "Measure longer with a larger budget_s."
         )
     return "Undecided: too little was measured. Run again with a larger budget_s, or see the notes."
+
+
+def _cheap(report: Report) -> bool:
+    """Samples come so fast that no training step we know of would wait for them."""
+    room = report.headroom
+    if not is_measured(room) or not room.alone.step_time.n:
+        return False
+    size = room.alone.mean_batch
+    return room.alone.step_time.mean / (size if is_measured(size) else 1.0) < thresholds.CHEAP_SAMPLE_S
 
 
 def _meaning(finding: Finding) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from loaderscope.clock import SYSTEM
+from loaderscope.isolation import LoaderFault
 from loaderscope.loaders import LoaderSpec
-from loaderscope.probes.timing import DEADLINE_S, Limit, Step, join, run_loop
+from loaderscope.probes.timing import DEADLINE_S, Limit, Step, call_step, join, run_loop
 from loaderscope.records import Environment, Headroom, LoopTiming, NotMeasured
 
 ROUNDS = 3
@@ -52,7 +54,7 @@ class _Turns:
         self.cached: list[float] = []
         self.kept: list[Any] = []
         self.cached_cpu = 0.0
-        self.stopped = ""
+        self.stopped, self.warm = "", False
 
     def run(self) -> Headroom:
         began = self.clock.now()
@@ -71,6 +73,7 @@ class _Turns:
         self._loop(self.alone, None, turn_s, "loader alone")
         if self.step is None:
             return
+        self._warm_up()
         self._loop(self.both, self.step, turn_s, "loader and step together")
         self._cached_turn(turn_s)
 
@@ -95,6 +98,21 @@ class _Turns:
             self.stopped = timing.ended
         elif timing.batches == 0:
             self.stopped = "empty"
+
+    def _warm_up(self) -> None:
+        """One call of the step that is not timed: first calls import, allocate and compile."""
+        if self.warm or self.stopped or not self.kept:
+            return
+        self.progress("first call of the step")
+        try:
+            call_step(self.step, _fresh(self.kept[0]), 0)
+        except LoaderFault as fault:
+            self.stopped = "fault"
+            self.alone[-1] = replace(self.alone[-1], ended="fault", fault=fault.outcome)
+        except KeyboardInterrupt:
+            self.stopped = "interrupted"
+            self.alone[-1] = replace(self.alone[-1], ended="interrupted")
+        self.warm = True
 
     def _keep(self, batch: Any) -> None:
         if len(self.kept) < KEPT_BATCHES and (not self.kept or _bytes_of(self.kept) < KEPT_BYTES):

@@ -58,8 +58,8 @@ def compare(
         label=label or ", ".join(f"{k}={v}" for k, v in changes.items()),
         before_label=_label(before),
         after_label=_label(after),
-        before_s=_per_sample(before),
-        after_s=_per_sample(after),
+        before_s=seconds_per_sample(before),
+        after_s=seconds_per_sample(after),
         note=f"{len(sides[0])} turns each, in turns; {'loader and step' if step else 'loader alone'}",
     )
 
@@ -74,8 +74,8 @@ def _label(timing: LoopTiming) -> str:
     return f"num_workers={timing.facts.workers}"
 
 
-def _per_sample(timing: LoopTiming) -> Samples:
-    """Seconds per sample of each steady batch (per batch where batches do not tell their size)."""
-    step, size = timing.step_time, timing.mean_batch
+def seconds_per_sample(timing: LoopTiming) -> Samples:
+    """Seconds per sample of each round or short epoch (per batch where batches do not tell their size)."""
+    size = timing.mean_batch
     scale = size if is_measured(size) and size > 0 else 1.0
-    return Samples(tuple(v / scale for v in step.values), "s", step.block)
+    return Samples(tuple(v / scale for v in timing.group_time.values), "s")

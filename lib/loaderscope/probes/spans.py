@@ -25,8 +25,9 @@ NOTHING = -(2**62)
 
 @dataclass(frozen=True)
 class Span:
-    """One timed piece of work: kind READ, STAGE, COLLATE or FAILED (a read that raised); name: number of the stage; seconds throughout.
+    """One timed piece of work, in seconds throughout.
 
+    kind: READ, STAGE, COLLATE or FAILED (a read that raised). name: number of the stage.
     delay is nan where the kernel does not tell run-queue time.
     """
 

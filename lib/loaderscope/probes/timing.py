@@ -179,7 +179,7 @@ def _one_epoch(source, spec, step, limit, log, keep, clock) -> str:
             log.began = log.began if log.data else came
             first = False
         if step is not None:
-            _call(step, batch, len(log.data))
+            call_step(step, batch, len(log.data))
             ended = now()
             log.compute.append(ended - came)
         else:
@@ -195,7 +195,8 @@ def _one_epoch(source, spec, step, limit, log, keep, clock) -> str:
         asked = now()
 
 
-def _call(step: Step, batch: Any, number: int) -> None:
+def call_step(step: Step, batch: Any, number: int) -> None:
+    """Call the reader's step; what it raises becomes a LoaderFault whose outcome says where="step"."""
     try:
         step(batch)
     except (KeyboardInterrupt, isolation.LoaderFault):

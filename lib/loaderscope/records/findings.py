@@ -12,13 +12,15 @@ from loaderscope.records.samples import Estimate, Samples, ratio_of_means
 # A configuration has to beat the other by more than this to be worth a change: below it run-to-run drift of the
 # same configuration on a shared machine is as large (seen: 3 to 8 %).
 WORTHWHILE_RATIO = 1.05
+# Fewer rounds or epochs on a side than this give an interval that only looks narrow.
+FEW_GROUPS = 3
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Record):
     """The same loop before and after a change, in interleaved turns.
 
-    before_s, after_s: seconds per sample of each segment or round, same length of work on both sides.
+    before_s, after_s: seconds per sample of each round of batches or short epoch.
     """
 
     label: str
@@ -39,6 +41,8 @@ class Comparison(Record):
     def verdict(self) -> str:
         """ "helped", "hurt", "no difference" (the whole interval within 5 % of 1) or "undecided"."""
         ratio = self.ratio
+        if ratio.n < FEW_GROUPS:
+            return "undecided"
         if ratio.above(WORTHWHILE_RATIO):
             return "helped"
         if ratio.below(1 / WORTHWHILE_RATIO):

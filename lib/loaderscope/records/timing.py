@@ -54,24 +54,43 @@ class LoopTiming(Record):
         return tuple(d + c for d, c in zip(self.data_time_s, self.compute_time_s, strict=True))
 
     @property
-    def steady(self) -> tuple[int, ...]:
-        """Positions that belong to steady running: in each epoch all after the first round of batches.
+    def groups(self) -> tuple[range, ...]:
+        """Steady running in pieces that belong together: a round of batches (one from each worker), or a whole epoch.
 
-        The first round of an epoch pays for starting the workers and filling the queue. An epoch of fewer than three
-        rounds never runs steadily: it counts whole, first batch and all, because that is what training pays each
-        time; those that began a measurement are left out where there are others.
+        The first round of an epoch pays for starting the workers and filling the queue and is left out. An epoch of
+        fewer than three rounds never runs steadily: it counts whole, first batch and all, because that is what
+        training pays each time; with persistent workers those that began a measurement are left out if there are
+        others.
         """
-        first_round = max(1, self.facts.workers)
+        size = max(1, self.facts.workers)
+        out: list[range] = []
+        for epoch in self._epochs():
+            if len(epoch) < 3 * size:
+                out.append(epoch)
+                continue
+            steady = epoch[size:]
+            out += [steady[k : k + size] for k in range(0, len(steady) - size + 1, size)]
+        return tuple(out)
+
+    def _epochs(self) -> list[range]:
         ends = (*self.epoch_starts[1:], self.batches) if self.epoch_starts else ()
-        epochs = list(zip(self.epoch_starts, ends, strict=True))
-        later = [e for e in epochs if e[0] not in self.segment_starts]
-        chosen: list[int] = []
-        for start, end in epochs:
-            if end - start >= 3 * first_round:
-                chosen.extend(range(start + first_round, end))
-            elif (start, end) in later or not later:
-                chosen.extend(range(start, end))
-        return tuple(chosen)
+        epochs = [range(s, e) for s, e in zip(self.epoch_starts, ends, strict=True) if e > s]
+        if self.facts.persistent_workers is not True:
+            return epochs
+        later = [e for e in epochs if e.start not in self.segment_starts]
+        long = [e for e in epochs if len(e) >= 3 * max(1, self.facts.workers)]
+        return epochs if long or not later else later
+
+    @property
+    def steady(self) -> tuple[int, ...]:
+        """Positions of all batches in `groups`."""
+        return tuple(i for group in self.groups for i in group)
+
+    @property
+    def group_time(self) -> Samples:
+        """Seconds per batch, one value for each group: bursts within a round are averaged out."""
+        step = self.step_time_s
+        return Samples(tuple(sum(step[i] for i in group) / len(group) for group in self.groups), "s")
 
     def _series(self, values) -> Samples:
         return Samples(tuple(values[i] for i in self.steady), "s", max(1, self.facts.workers))

@@ -110,7 +110,9 @@ def _computing(evidence: Evidence, impact: float) -> Finding:
     if costs.contended(evidence):
         share, n = evidence.profile.shares["queueing"], evidence.profile.n
         other = f"samples queue for a core {text.share(share)} of their time (n = {n}) while other jobs use the machine"
-        return Finding("cpu-bound", "undecided", impact, (*said, other), (), "run again when the other jobs have ended")
+        said = (*said, other)
+        if costs.own_without_queueing(evidence) < thresholds.IMPACT_WORTH_NAMING:
+            return Finding("cpu-bound", "undecided", impact, said, (), "run again when the other jobs have ended")
     if not is_measured(gil):
         return Finding("cpu-bound", "undecided", impact, said, (), f"the GIL check: {gil.reason}")
     sentence = f"GIL check: {VERDICTS[gil.verdict]} ({gil.why})"
