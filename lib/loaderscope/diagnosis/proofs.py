@@ -12,8 +12,14 @@ from loaderscope.records import Comparison, Finding, Fix
 
 
 def with_code(findings: tuple[Finding, ...], spec: LoaderSpec) -> tuple[Finding, ...]:
-    """The same findings, every configuration change written out for this loader."""
-    return tuple(replace(f, fixes=tuple(_written(x, spec) for x in f.fixes)) for f in findings)
+    """The same findings, every configuration change written out for this loader and proposed once."""
+    proposed: list[dict[str, Any]] = []
+    out = []
+    for finding in findings:
+        fixes = [_written(x, spec) for x in finding.fixes if not x.changes or x.changes not in proposed]
+        proposed += [x.changes for x in fixes if x.changes]
+        out.append(replace(finding, fixes=tuple(fixes)))
+    return tuple(out)
 
 
 def _written(fix: Fix, spec: LoaderSpec) -> Fix:
@@ -29,21 +35,10 @@ def prove(findings: tuple[Finding, ...], spec: LoaderSpec, step, budget_s: float
     leading = _leading(findings, spec)
     if leading is None:
         return findings
-    verified = _tried(findings[leading[0]].fixes[leading[1]], spec, step, budget_s, how)
-    changes = verified.changes
-    # The same change may be proposed under several findings: it is tried once.
-    return tuple(
-        replace(
-            f,
-            fixes=tuple(
-                replace(x, verified=verified.verified, unverified=verified.unverified)
-                if x.changes and x.changes == changes
-                else x
-                for x in f.fixes
-            ),
-        )
-        for f in findings
-    )
+    i, k = leading
+    tried = _tried(findings[i].fixes[k], spec, step, budget_s, how)
+    fixes = (*findings[i].fixes[:k], tried, *findings[i].fixes[k + 1 :])
+    return (*findings[:i], replace(findings[i], fixes=fixes), *findings[i + 1 :])
 
 
 def _leading(findings: tuple[Finding, ...], spec: LoaderSpec) -> tuple[int, int] | None:
