@@ -43,8 +43,8 @@ def judge_kinds(gains: dict[str, Estimate]) -> Verdict:
     """The verdict on A3 from the speedup of every kind on 2 threads, both controls among them. Pure."""
     said = [f"{name}: {gain} on 2 threads" for name, gain in gains.items()]
     free = gains[FREE]
-    if not free.value >= thresholds.GIL_CONTROL_SPEEDUP:
-        reason = "even zlib gains too little from a second thread: fewer than 2 cores are free"
+    if not (free.value >= thresholds.GIL_CONTROL_SPEEDUP and free.above(1)):
+        reason = "not even zlib gains steadily from a second thread: fewer than 2 cores are free"
         return Verdict.undecided("A3", reason, *said)
     kinds = {name: scales(gain, free) for name, gain in gains.items() if name not in (FREE, HELD, BESIDE)}
     named = {answer: [name for name, found in kinds.items() if found == answer] for answer in ("yes", "no", "unclear")}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image, ImageEnhance
 
 from loaderscope import samples
 from loaderscope.faults import JpegDataset, work
@@ -55,6 +57,55 @@ class ForgottenJpeg(JpegDataset):
     def open(self, index: int) -> io.IOBase:
         forget(self.files[index])
         return super().open(index)
+
+
+class Augmentation:
+    """What training usually does to a photograph: a random crop resized to `EDGE`, a flip, a change of colour.
+
+    torchvision's own would do the same; importing it takes seconds and sets an environment variable.
+    """
+
+    def __init__(self) -> None:
+        self.transforms = [RandomCrop(), RandomFlip(), RandomColour()]
+
+    def __call__(self, image: Image.Image) -> Image.Image:
+        for transform in self.transforms:
+            image = transform(image)
+        return image
+
+
+class RandomCrop:
+    """A part of 30 to 100 % of each side, resized to `EDGE` x `EDGE` pixels."""
+
+    def __init__(self) -> None:
+        self.random = random.Random(0)
+
+    def __call__(self, image: Image.Image) -> Image.Image:
+        width, height = (side * self.random.uniform(0.3, 1) for side in image.size)
+        left, top = self.random.uniform(0, image.width - width), self.random.uniform(0, image.height - height)
+        return image.resize((EDGE, EDGE), Image.Resampling.BILINEAR, (left, top, left + width, top + height))
+
+
+class RandomFlip:
+    """Left and right change places, every other time on average."""
+
+    def __init__(self) -> None:
+        self.random = random.Random(1)
+
+    def __call__(self, image: Image.Image) -> Image.Image:
+        return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if self.random.random() < 0.5 else image
+
+
+class RandomColour:
+    """Brightness and saturation up to a fifth up or down."""
+
+    def __init__(self) -> None:
+        self.random = random.Random(2)
+
+    def __call__(self, image: Image.Image) -> Image.Image:
+        for kind in (ImageEnhance.Brightness, ImageEnhance.Color):
+            image = kind(image).enhance(self.random.uniform(0.8, 1.2))
+        return image
 
 
 def forget(path: str | os.PathLike[str]) -> bool:
@@ -104,10 +155,10 @@ class HeldArrays(ArrayFiles):
 
 def write_arrays(folder: str | os.PathLike[str], count: int = 8, numbers: int = 1 << 20) -> tuple[Path, ...]:
     """`count` files of `numbers` random floats (4 MiB each by default)."""
-    random = np.random.default_rng(0)
+    generator = np.random.default_rng(0)
     paths = tuple(Path(folder) / f"array_{k}.f32" for k in range(count))
     for path in paths:
-        random.random(numbers, np.float32).tofile(path)
+        generator.random(numbers, np.float32).tofile(path)
     return paths
 
 
