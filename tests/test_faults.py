@@ -105,6 +105,17 @@ def test_in_memory_is_cheap_and_leaves_the_random_state_alone():
     assert cpu < 100 * 1e-4
 
 
+def test_noise_of_ones_own_leaves_the_global_state_alone_and_repeats():
+    before = torch.get_rng_state()
+    own = f.NoiseDataset(4, 100, own_generator=True)
+    assert torch.equal(own[1][0], own[1][0]) and not torch.equal(own[1][0], own[2][0])
+    assert torch.equal(before, torch.get_rng_state())
+    shared = f.NoiseDataset(4, 100)
+    assert not torch.equal(shared[1][0], shared[1][0])
+    assert not torch.equal(before, torch.get_rng_state())
+    torch.set_rng_state(before)
+
+
 def test_slow_start_is_paid_once_in_a_process():
     dataset = f.SlowStartDataset(9, 0.1)
     assert spent(dataset.__getitem__, 0)[0] >= 0.1

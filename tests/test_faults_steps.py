@@ -96,7 +96,8 @@ def test_everything_pickles(name):
         "BatchReadDataset": (9, 0.1), "ComputeStep": (0.1,), "CrashingDataset": (9, 1), "ForkingDataset": (9,),
         "HangingDataset": (9, 1), "HttpJpegDataset": (["http://127.0.0.1/a.jpg"],), "InMemoryDataset": (9,),
         "JpegDataset": (["a.jpg"],), "LockedDataset": (9, 0.1), "NativeComputeDataset": (9, 0.1),
-        "OddLength": (9, "missing"), "OddValues": (9, "none"), "PurePythonDataset": (9, 0.1), "RaggedDataset": (9,),
+        "NoiseDataset": (9,), "OddLength": (9, "missing"),
+        "OddValues": (9, "none"), "PurePythonDataset": (9, 0.1), "RaggedDataset": (9,),
         "RaisingDataset": (9, 1, KeyError("x")), "RandomFlipDataset": (9,), "ShardedStream": (9,),
         "SlowCollate": (0.1,), "SlowStartDataset": (9, 0.1), "WaitingDataset": (9, 0.1), "WaitingStep": (0.1,),
     }  # fmt: skip
