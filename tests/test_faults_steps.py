@@ -90,13 +90,18 @@ def test_training_step_learns_and_restores_its_state(one_torch_thread):
     assert step(batch) == pytest.approx(losses[0], rel=1e-4)
 
 
+def test_a_host_bound_step_computes_and_then_waits():
+    wall, cpu = spent(f.HostBoundStep(0.03, 0.05), None)
+    assert 0.029 < cpu < 0.06 and wall - cpu > 0.049
+
+
 @pytest.mark.parametrize("name", [name for name in f.__all__ if name != "pad_collate"])
 def test_everything_pickles(name):
     arguments = {
         "BatchReadDataset": (9, 0.1), "ComputeStep": (0.1,), "CrashingDataset": (9, 1), "ForkingDataset": (9,),
-        "HangingDataset": (9, 1), "HttpJpegDataset": (["http://127.0.0.1/a.jpg"],), "InMemoryDataset": (9,),
-        "JpegDataset": (["a.jpg"],), "LockedDataset": (9, 0.1), "NativeComputeDataset": (9, 0.1),
-        "NoiseDataset": (9,), "OddLength": (9, "missing"),
+        "HangingDataset": (9, 1), "HostBoundStep": (0.1, 0.1), "HttpJpegDataset": (["http://127.0.0.1/a.jpg"],),
+        "InMemoryDataset": (9,), "JpegDataset": (["a.jpg"],), "LockedDataset": (9, 0.1),
+        "NativeComputeDataset": (9, 0.1), "NoiseDataset": (9,), "OddLength": (9, "missing"),
         "OddValues": (9, "none"), "PurePythonDataset": (9, 0.1), "RaggedDataset": (9,),
         "RaisingDataset": (9, 1, KeyError("x")), "RandomFlipDataset": (9,), "ShardedStream": (9,),
         "SlowCollate": (0.1,), "SlowStartDataset": (9, 0.1), "WaitingDataset": (9, 0.1), "WaitingStep": (0.1,),

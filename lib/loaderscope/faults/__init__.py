@@ -23,7 +23,7 @@ from loaderscope.faults.speed import (
     SlowStartDataset,
     WaitingDataset,
 )
-from loaderscope.faults.steps import ComputeStep, RaisingStep, TinyTrainStep, WaitingStep
+from loaderscope.faults.steps import ComputeStep, HostBoundStep, RaisingStep, TinyTrainStep, WaitingStep
 
 __all__ = [
     "BatchReadDataset",
@@ -31,6 +31,7 @@ __all__ = [
     "CrashingDataset",
     "ForkingDataset",
     "HangingDataset",
+    "HostBoundStep",
     "HttpJpegDataset",
     "InMemoryDataset",
     "InfiniteStream",

@@ -51,6 +51,21 @@ class WaitingStep:
         work.wait(self.seconds * (1 + self.jitter * self.random.uniform(-1, 1)))
 
 
+class HostBoundStep:
+    """`cpu_s` CPU seconds of Python in main (metrics, logging, launching small kernels), then `device_s` of waiting.
+
+    The waiting is the stand-in for a GPU, which idles while main computes. Right with a loader that is fast:
+    compute-bound, since no loader can shorten it, however low the GPU's utilisation.
+    """
+
+    def __init__(self, cpu_s: float, device_s: float):
+        self.cpu_s, self.device_s = cpu_s, device_s
+
+    def __call__(self, batch: Any) -> None:
+        work.spin_python(self.cpu_s)
+        work.wait(self.device_s)
+
+
 class RaisingStep:
     """A step that fails: call number `at` (counted from 0) raises `error`. The reader's own bug, not the loader's."""
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from torch.utils.data import DataLoader
 
 from loaderscope import thresholds
 from loaderscope.claims import Verdict
 from loaderscope.experiments.headroom import headroom
-from loaderscope.faults import InMemoryDataset, NativeComputeDataset, WaitingDataset, WaitingStep, work
+from loaderscope.faults import HostBoundStep, InMemoryDataset, NativeComputeDataset, WaitingDataset, WaitingStep
 from loaderscope.records import Headroom, is_measured, text
 
 MANY = 100_000
@@ -22,20 +21,6 @@ HALF_OF_THE_LOOP = 0.5
 
 
 # --- B15 ------------------------------------------------------------------------------------------------------------
-
-
-class LaunchingStep:
-    """`cpu_s` seconds of Python in the main process (logging, metrics, small kernels), then `device_s` on the device.
-
-    The device is a stand-in: main waits and uses no CPU.
-    """
-
-    def __init__(self, cpu_s: float, device_s: float):
-        self.cpu_s, self.device_s = cpu_s, device_s
-
-    def __call__(self, batch: Any) -> None:
-        work.spin_python(self.cpu_s)
-        work.wait(self.device_s)
 
 
 @dataclass(frozen=True)
@@ -61,8 +46,8 @@ def claim_b15(*, budget_s: float = 8.0) -> Verdict:
     """
     device_s = 0.008
     loops = {
-        "a loader that computes": (NativeComputeDataset(MANY, 0.004), LaunchingStep(0.0, device_s)),
-        "a step whose own Python takes long": (InMemoryDataset(4096), LaunchingStep(0.040, device_s)),
+        "a loader that computes": (NativeComputeDataset(MANY, 0.004), HostBoundStep(0.0, device_s)),
+        "a step whose own Python takes long": (InMemoryDataset(4096), HostBoundStep(0.040, device_s)),
     }
     found = {}
     for name, (dataset, step) in loops.items():
