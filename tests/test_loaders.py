@@ -16,6 +16,8 @@ import subprocess
 import sys
 import warnings
 
+import hypothesis
+import hypothesis.strategies as st
 import numpy as np
 import psutil
 import pytest
@@ -37,7 +39,7 @@ from torch.utils.data import (
 from torch.utils.data.dataloader import default_collate
 
 from loaderscope.errors import BadInputError, CannotRebuildError
-from loaderscope.loaders import ARGUMENTS, LoaderSpec, batch_size_of, release
+from loaderscope.loaders import ARGUMENTS, LoaderSpec, batch_size_of, batches, release
 from loaderscope.records import NotMeasured, is_measured
 
 pytestmark = pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true but:UserWarning")
@@ -1150,6 +1152,33 @@ def deep():
 )
 def test_batch_sizes(batch, size):
     assert batch_size_of(batch) == size
+    assert batches.SampleCounter(None, default_collate=False).count(batch) == size  # the quick way to the same number
+
+
+LEAVES = st.sampled_from([torch.zeros(4, 2), torch.zeros(3), torch.tensor(1.0), np.zeros(4), "text", 3, None])
+STRUCTURES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.lists(inner, max_size=4).map(tuple)
+        | st.dictionaries(st.sampled_from("abc"), inner)
+        | st.tuples(inner, inner).map(lambda pair: Pair(*pair))
+        | st.dictionaries(st.sampled_from("abc"), inner).map(Encoding)
+    ),
+    max_leaves=8,
+)
+
+
+@hypothesis.given(STRUCTURES)
+def test_the_quick_look_sees_what_the_careful_one_sees(batch):
+    assert batches._first_candidate(batch) == next(iter(batches._plausible(batch)), None)
+    assert batches._first_field(batch) == next(batches._fields(batch, 0), None)
+
+
+def test_a_full_batch_teaches_the_reading_that_a_shorter_one_is_counted_with():
+    counter = batches.SampleCounter(3, default_collate=False)
+    images = [torch.zeros(5, 2)] * 3  # equally long arrays: fields of five samples, or three samples
+    assert [counter.count(images), counter.count(images[:2])] == [3, 2]
 
 
 def test_a_batch_that_holds_itself_ends():
