@@ -778,7 +778,7 @@ def test_hang_without_workers_on_another_thread():
 def test_the_callers_own_step_does_not_count():
     with watched(make_loader(), deadline_s=0.6) as source:
         source.start()
-        for _ in range(3):
+        for _ in range(2):
             source.next()
             time.sleep(1.0)
 
@@ -801,6 +801,32 @@ def test_a_call_that_has_returned_is_not_ended():
         assert (source.fired, watchman.verdict, watchman.settled.is_set()) == (False, None, True)
         source.fired = True  # as the caller may see it for a moment
         assert [source.next() for _ in range(3)] == [0, 1, 2]
+
+
+def test_interrupt_while_a_hang_is_judged_is_not_lost():
+    with watched(range(3), deadline_s=30) as source:
+        source.start()
+        source.fired = True
+        source._watchman.verdict = Outcome("hang", where="main")
+        timer = threading.Timer(0.8, source._watchman.settled.set)
+        timer.start()
+        interrupter = interrupt_after(0.2)
+        with pytest.raises(KeyboardInterrupt):
+            source.next()
+        timer.join()
+        interrupter.join()
+        with pytest.raises(LoaderFault):
+            source.next()
+
+
+def test_a_hang_is_ended_even_if_it_cannot_be_examined(monkeypatch):
+    def fail(*_):
+        raise OSError("no more files")
+
+    monkeypatch.setattr(isolation.WatchedLoader, "hang_outcome", fail)
+    outcome = fault_of(make_loader(wait_for_a_lock), deadline_s=1.0)
+    assert (outcome.status, outcome.where) == ("hang", "worker")
+    assert "no more files" in outcome.error_text
 
 
 @pytest.mark.slow
@@ -868,6 +894,20 @@ def test_interrupt_during_next_leaves_no_child(workers, seconds):
             timer.join()
     assert not multiprocessing.active_children()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_interrupt_while_workers_leave_leaves_none():
+    """start() drops the old epoch, whose workers are busy; the interrupt comes while they are asked to leave."""
+    with pytest.raises(KeyboardInterrupt), watched(make_loader(dormant), deadline_s=60) as source:
+        source.start()
+        source.next()
+        pids, timer = source.worker_pids, interrupt_after(0.7)
+        try:
+            source.start()
+        finally:
+            timer.join()
+    assert not multiprocessing.active_children()
+    assert not any(psutil.pid_exists(pid) for pid in pids)
 
 
 def test_worker_busy_at_the_end_is_ended_within_seconds():
@@ -943,6 +983,11 @@ def test_any_iterable():
     with watched([1, 2, 3], deadline_s=30) as source:
         assert read_epoch(source) == [1, 2, 3]
         assert read_epoch(source) == [1, 2, 3]
+    numbers = (i for i in range(3))
+    with watched(numbers, deadline_s=30) as source:
+        source.start()
+        source.next()
+    assert next(numbers) == 1, "a reader's own generator is not closed"
     with watched((i for i in range(2)), deadline_s=30) as source:
         assert read_epoch(source) == [0, 1]
         assert read_epoch(source) == [], "a used-up iterator gives nothing, and no fault"
@@ -975,6 +1020,60 @@ def test_loader_hidden_in_a_generator(cls):
     outcome = fault_of(cls(wait_for_a_lock), deadline_s=1.5)
     assert outcome.status == "hang"
     assert not multiprocessing.active_children()
+
+
+def large_batch(items):
+    return np.zeros(8 << 20, dtype=np.uint8)
+
+
+@pytest.fixture
+def pinning(monkeypatch):
+    """torch's real pinning thread, without an accelerator: it passes arrays through unpinned."""
+    import torch
+
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda *_: torch.device("cuda"))
+    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 0)
+    monkeypatch.setattr(torch.accelerator, "set_device_index", lambda _: None)
+
+
+def pinning_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if "pin_memory" in thread.name]
+
+
+@pytest.mark.parametrize("what", [None, wait_for_a_lock, exit_with_3])
+def test_the_pinning_thread_ends_with_the_watch(pinning, what):
+    with watched(make_loader(what, pin_memory=True), deadline_s=2.0) as source:
+        source.start()
+        assert pinning_threads()
+        if what is None:
+            source.next()
+        else:
+            with pytest.raises(LoaderFault) as caught:
+                for _ in range(8):
+                    source.next()
+            assert caught.value.outcome.status in ("hang", "exit")
+        started = time.monotonic()
+    assert not pinning_threads()
+    assert time.monotonic() - started < LATE_S
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_message_broken_off_by_a_kill_does_not_hold_the_pinning_thread(pinning):
+    """Workers are killed while they write 8 MB: what is left in the pipe is half a message."""
+    for _ in range(3):
+        with watched(make_loader(pin_memory=True, collate_fn=large_batch), deadline_s=20) as source:
+            source.start()
+            source.next()
+            for pid in source.worker_pids:
+                os.kill(pid, signal.SIGKILL)
+            with pytest.raises(LoaderFault):
+                for _ in range(9):
+                    source.next()
+            started = time.monotonic()
+        assert not pinning_threads()
+        assert time.monotonic() - started < LATE_S + 2
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import shutil
 import signal
@@ -117,7 +118,8 @@ class WatchedLoader:
             self._watchman.stop()
         self._end_epoch(last=True)
         if self.folder:
-            self.loader.worker_init_fn = self.loader.worker_init_fn.original
+            if isinstance(self.loader.worker_init_fn, WorkerInit):
+                self.loader.worker_init_fn = self.loader.worker_init_fn.original
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder = ""
 
@@ -237,8 +239,8 @@ class WatchedLoader:
                 self._watchman.settled.wait()
             except (Interrupted, RuntimeError):
                 continue  # its way of ending the call, or torch's news of a worker it has killed
-            except BaseException as error:
-                held = error
+            except BaseException as interrupt:
+                held = interrupt
         if not self.guarded_by_signal:
             raise_in_thread(self.thread, None)
         if held is not None:
@@ -273,7 +275,7 @@ class WatchedLoader:
         healthy = persists and not hung and self.late_error is None and not workers.exit_codes()
         if healthy and not last:
             return
-        if hasattr(self._iterator, "close"):
+        if inspect.isgenerator(self._iterator) and self._iterator is not self.loader:
             with contextlib.suppress(Exception):
                 self._iterator.close()
         self._iterator = self._fetch = self.late_error = None

@@ -59,13 +59,22 @@ class Watchman:
             self.settled.set()
             return
         try:
-            self.verdict = source.hang_outcome(source.clock.now() - since, cpu_before, self._thread.ident)
+            self.verdict = self._judge(source.clock.now() - since, cpu_before)
             if source.workers is not None:
                 source.workers.keep_quiet()
                 source.workers.kill()
             self._bring_back(since)
         finally:
             self.settled.set()
+
+    def _judge(self, elapsed: float, cpu_before: float | NotMeasured | None) -> Outcome:
+        try:
+            return self.source.hang_outcome(elapsed, cpu_before, self._thread.ident)
+        except Exception as error:
+            # Stacks and CPU time are extras: without them the call must still be ended.
+            text = f"the stacks could not be read: {type(error).__name__}: {error}"
+            told = {"deadline_s": self.source.deadline_s, "batches": self.source.batches, "error_text": text}
+            return Outcome("hang", where="main" if self.source.workers is None else "worker", elapsed_s=elapsed, **told)
 
     def _bring_back(self, since: float) -> None:
         """Interrupt the call until it has returned; what holds the GIL or never returns to Python cannot be."""

@@ -190,6 +190,8 @@ class Workers:
             else:
                 self.kill()
                 self.iterator._shutdown = True
+            if len(self.exit_codes()) < len(self.processes):
+                self.kill()  # torch's shutdown was cut short before: it does not ask them twice
             for process in self.processes:
                 process.join(_JOIN_S)
         _end_threads(self.iterator)
@@ -211,6 +213,9 @@ class Workers:
             self.iterator.__dict__.pop(name, None)
 
     def _end_gently(self) -> None:
+        if len(self.exit_codes()) == len(self.processes):
+            self._torch_shutdown()
+            return
         timer = threading.Timer(LEAVE_GRACE_S, self.kill)
         timer.daemon = True
         timer.start()
@@ -233,9 +238,11 @@ def _end_threads(iterator: Any) -> None:
     pinning = getattr(iterator, "_pin_memory_thread", None)
     if pinning is not None and pinning.is_alive():
         iterator._pin_memory_thread_done_event.set()
-        writer = iterator._worker_result_queue._writer
+        results = iterator._worker_result_queue
+        writer = results._writer
         with contextlib.suppress(OSError, ValueError):
-            writer.send((None, None))  # not put(): a dead worker may hold the queue's lock
+            results._sem.acquire(False)  # what put() would do; but a dead worker may hold the lock that put() takes
+            writer.send((None, None))
         pinning.join(_JOIN_S)
         if pinning.is_alive():
             writer.close()  # a dead worker left half a message: the end of file ends the wait for the rest
