@@ -161,9 +161,7 @@ def test_verdict_writes_what_was_said_and_how_long_it_took(tmp_path):
     assert [group["workers"] for group in data["loaders"]] == [2, 0]
     for group in data["loaders"]:
         (run,) = group["runs"]
-        assert (
-            run["elapsed_s"] > 0 and run["steps_run"] > 0 and run["verdict"]
+        assert run["elapsed_s"] > 0 and run["steps_run"] > 0 and run["verdict"]
         assert run["ended"] in ("complete", "budget")
-        )
         assert f"photographs, {group['workers']} workers" in page
     assert len(data["targets"]) == 4

@@ -192,6 +192,9 @@ def draw(results: list[Result], ax: Any) -> None:
     ax.axvline(0, color="#1A1A1A", linewidth=1)
     ax.axvline(1, color="#D55E00", linewidth=1, linestyle="--")
     ax.set_xscale("symlog", linthresh=2)
+    ticks = (-50, -20, -10, -5, -2, -1, 0, 1, 2, 5, 10, 20, 50)
+    ax.set_xticks(ticks, [f"{tick:+d}" if tick else "0" for tick in ticks], minor=False)
+    ax.set_xticks((), minor=True)
     ax.set_xlabel("CPU time more than the plain loop (%). Dots: pairs. Bar: 95 % interval. Dashes: 1 %.")
 
 
