@@ -126,7 +126,7 @@ def _join_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
 
 def _tidy_output(output: NotebookNode) -> NotebookNode:
     if output.output_type == "stream":
-        output.text = _without_paths(output.text)
+        output.text = _without_paths(_as_a_terminal_shows(output.text))
     data = output.get("data", {})
     # A saved view whose widget no longer lives shows as an error: keep a picture or table if there is one.
     if data.pop(WIDGET_VIEW, None) is not None and set(data) <= {"text/plain"}:
@@ -137,9 +137,16 @@ def _tidy_output(output: NotebookNode) -> NotebookNode:
     return output
 
 
+def _as_a_terminal_shows(text: str) -> str:
+    """A line that was written over, as progress is, becomes what stood there last."""
+    lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+    return "\n".join(line.replace("\x1b[K", "") for line in lines)
+
+
 def _without_paths(text: str) -> str:
     """Take the folders of the machine that rendered out of warnings and reprs."""
     text = re.sub(r"\S*/ipykernel_\d+/\d+\.py", "cell", text)
+    text = re.sub(re.escape(tempfile.gettempdir()) + r"/tmp\w+", "…", text)
     text = text.replace(str(ROOT), "…").replace(sys.prefix, "…")
     # A container's home can be the root folder, and then every path would begin with it.
     return text.replace(str(Path.home()), "~") if len(Path.home().parts) > 1 else text

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -52,11 +53,11 @@ def code_cells(path: Path):
 # --- form: instant ------------------------------------------------------------------------------------------------
 
 
-def test_the_folder_holds_only_numbered_notebooks_and_solutions():
+def test_the_folder_holds_only_numbered_notebooks_solutions_and_pictures():
     tracked = subprocess.run(["git", "ls-files", "notebooks"], cwd=NOTEBOOKS.parent, capture_output=True, text=True)
     if tracked.returncode:
         pytest.skip("not a git checkout")
-    named = re.compile(r"notebooks/(solutions/)?\d\d_[a-z0-9_]+\.ipynb")
+    named = re.compile(r"notebooks/((solutions/)?\d\d_[a-z0-9_]+\.ipynb|images/[a-z0-9_]+\.png)")
     assert [name for name in tracked.stdout.split() if not named.fullmatch(name)] == []
     numbers = [path.name[:2] for path in notebook_paths() if path.parent == NOTEBOOKS]
     assert len(set(numbers)) == len(numbers), "two notebooks share a number"
@@ -168,7 +169,9 @@ def test_tidy_drops_what_differs_between_machines():
     view = "application/vnd.jupyter.widget-view+json"
     cell.outputs = [
         nbformat.v4.new_output("stream", name="stdout", text=f"{NOTEBOOKS.parent}/data_samples "),
-        nbformat.v4.new_output("stream", name="stdout", text="and /tmp/ipykernel_12/345.py:1"),
+        nbformat.v4.new_output("stream", name="stdout", text="and /tmp/ipykernel_12/345.py:1\n"),
+        nbformat.v4.new_output("stream", name="stdout", text="\r\x1b[K 1 of 2\r\x1b[K 2 of 2\r\n"),
+        nbformat.v4.new_output("stream", name="stdout", text=f"Writing {tempfile.gettempdir()}/tmpa_1b/train.py"),
         nbformat.v4.new_output("display_data", data={view: {"model_id": "x"}, "text/plain": "VBox(...)"}),
         nbformat.v4.new_output("display_data", data={view: {"model_id": "x"}, "image/png": "aGk="}),
     ]
@@ -177,7 +180,7 @@ def test_tidy_drops_what_differs_between_machines():
     assert "version" not in notebook.metadata.language_info
     assert cell.metadata == {"tags": ["parameters"]}
     text, note, picture = cell.outputs
-    assert text.text == "…/data_samples and cell:1"
+    assert text.text == "…/data_samples and cell:1\n 2 of 2\nWriting …/train.py"
     assert note.data == {"text/plain": "(an interactive panel: run this cell to use it)"}
     assert picture.data == {"image/png": "aGk="}
     nbformat.validate(notebook)
