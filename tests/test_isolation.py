@@ -134,6 +134,13 @@ def take_lock(lock):
         return "taken"
 
 
+def watch_and_hang(loader):
+    with watched(loader, deadline_s=60) as source:
+        source.start()
+        report_index(len(temporary_folders("")))
+        dormant()
+
+
 def load_everything(loader):
     return [batch.tolist() for batch in loader]
 
@@ -167,8 +174,8 @@ def gone(pid: int, within_s: float = 3.0) -> bool:
     return False
 
 
-def temporary_folders() -> set[str]:
-    return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith(f"loaderscope-{os.getpid()}-")}
+def temporary_folders(owner: str = f"{os.getpid()}-") -> set[str]:
+    return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith(f"loaderscope-{owner}")}
 
 
 @pytest.fixture(autouse=True)
@@ -450,6 +457,15 @@ def test_function_of_a_notebook_is_an_exception_in_a_spawned_child():
         print(a.status, a.value, b.status, b.error_type, "local" in b.error_text)
     """
     assert run_script(script) == "ok 1 exception AttributeError True\n"
+
+
+def test_folders_of_a_killed_child_go_with_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    outcome = run_in_child(watch_and_hang, make_loader(), deadline_s=2)
+    assert outcome.status == "hang"
+    assert outcome.last_index == 1, "the child saw one folder, its own"
+    assert any("child's child" in stack.process for stack in outcome.stacks), "its watched workers answer too"
+    assert temporary_folders("") == set()
 
 
 def test_own_generators_do_not_move(rng_unchanged):
@@ -766,7 +782,7 @@ def test_hang_without_workers_on_the_main_thread(what):
     outcome = fault_of(make_loader(what, 0), deadline_s=1.0)
     assert (outcome.status, outcome.where, outcome.batches) == ("hang", "main", 3)
     assert f"in {what.__name__}" in outcome.stacks[0].frames[0]
-    assert (outcome.cpu_s > 0.1) == (what is spin)
+    assert (outcome.cpu_s > 0.02) == (what is spin)
 
 
 def test_hang_without_workers_on_another_thread():

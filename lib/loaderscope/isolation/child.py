@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import glob
 import multiprocessing
 import os
 import select
@@ -11,7 +12,6 @@ import shutil
 import signal
 import socket
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -113,8 +113,16 @@ class Child:
         path = os.path.join(self.folder, inside.STACKS)
         if not stacks.Answering(self.pid, path, "child").ready:
             return
-        below = [(p.pid, f"child's child {p.pid}") for p in family.descendants(self.pid)]
-        self.stacks = stacks.ask([stacks.Answering(self.pid, path, "child")]) + stacks.ask_in_turn(below, path)
+        below = [
+            stacks.Answering(p.pid, self._answers_into(p.pid), f"child's child {p.pid}")
+            for p in family.descendants(self.pid)
+        ]
+        self.stacks = stacks.ask([stacks.Answering(self.pid, path, "child")]) + stacks.ask_in_turn(below)
+
+    def _answers_into(self, pid: int) -> str:
+        """Workers that are watched inside the child have files of their own; others share the child's."""
+        own = glob.glob(os.path.join(glob.escape(self.folder), "*", f"{pid}.stacks"))
+        return own[0] if own else os.path.join(self.folder, inside.STACKS)
 
     def end(self) -> None:
         """End the child and all it has started, reap it, read what it left, remove its files. May be called again."""
@@ -158,7 +166,7 @@ def _running(fn, args, method: str, torch_threads: int | None) -> Iterator[Child
     try:
         # An interrupt between the fork and the note of its number would leave a child nobody knows.
         with signals.held(signal.SIGINT):
-            child.folder = tempfile.mkdtemp(prefix=f"loaderscope-{os.getpid()}-")
+            child.folder = inside.new_folder()
             with open(os.path.join(child.folder, inside.INDEX), "wb") as file:
                 file.write(inside.INDEX_FORMAT.pack(inside.NO_INDEX))
             start = _fork if method == "fork" else _spawn

@@ -15,6 +15,7 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from functools import cache
@@ -33,7 +34,13 @@ NO_INDEX = -(2**63)
 _UNANSWERED = 70
 _PR_SET_PDEATHSIG = 1
 _slot: mmap.mmap | None = None
+_folder: str | None = None
 _kept: list = []
+
+
+def new_folder() -> str:
+    """A private temporary folder. Made by a child, it lies in the child's own and goes with it, whatever its end."""
+    return tempfile.mkdtemp(prefix=f"loaderscope-{os.getpid()}-", dir=_folder)
 
 
 def report_index(index: int) -> None:
@@ -149,7 +156,8 @@ def _set_torch_threads(threads: int | None) -> None:
 
 def _settle(folder: str) -> None:
     """Own session, default signals, private output, a slot for the index, an ear for SIGUSR1."""
-    global _slot
+    global _slot, _folder
+    _folder = folder
     os.setsid()
     die_with_parent()
     signal.set_wakeup_fd(-1)  # the parent's event loop listens at the other end

@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from loaderscope.clock import SYSTEM
@@ -64,13 +64,13 @@ def ask(processes: Iterable[Answering], wait_s: float = ANSWER_S) -> tuple[Threa
     return tuple(stack for p, size in asked for stack in parse_dump(_text_from(p.path, size), p.label))
 
 
-def ask_in_turn(pids: Sequence[tuple[int, str]], path: str, wait_s: float = ANSWER_S) -> tuple[ThreadStack, ...]:
-    """The same for (pid, label) pairs that share one file because they were forked from one another."""
+def ask_in_turn(processes: Iterable[Answering], wait_s: float = ANSWER_S) -> tuple[ThreadStack, ...]:
+    """The same for processes that may share one file because they were forked from one another."""
     found: list[ThreadStack] = []
     end = SYSTEM.now() + wait_s
-    for pid, label in pids:
-        if SYSTEM.now() < end and _catches(pid):
-            found += ask([Answering(pid, path, label)], max(0.1, end - SYSTEM.now()))
+    for process in processes:
+        if SYSTEM.now() < end and _catches(process.pid):
+            found += ask([process], max(0.1, end - SYSTEM.now()))
     return tuple(found)
 
 

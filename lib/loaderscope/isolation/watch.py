@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import os
 import shutil
 import signal
-import tempfile
 import threading
 import traceback
 from pickle import UnpicklingError
@@ -15,7 +13,7 @@ from typing import Any, NoReturn
 
 from loaderscope.clock import SYSTEM
 from loaderscope.errors import BadInputError
-from loaderscope.isolation import faults, signals
+from loaderscope.isolation import faults, inside, signals
 from loaderscope.isolation.faults import LoaderFault
 from loaderscope.isolation.signals import HANDLERS, Interrupted
 from loaderscope.isolation.watchman import Watchman, judge, raise_in_thread
@@ -98,7 +96,7 @@ class WatchedLoader:
         else:
             self.unguarded = "not on the main thread: a call that never returns to Python cannot be ended from outside"
         if self.owned and getattr(self.loader, "num_workers", 0) and hasattr(self.loader, "worker_init_fn"):
-            self.folder = tempfile.mkdtemp(prefix=f"loaderscope-{os.getpid()}-")
+            self.folder = inside.new_folder()
             self.loader.worker_init_fn = WorkerInit(self.folder, self.loader.worker_init_fn)
         self._watchman = Watchman(self)
 
