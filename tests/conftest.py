@@ -139,16 +139,17 @@ def _segments() -> set[str]:
 
 def _own(names: set[str]) -> list[str]:
     """Those of the new segments that are not another program's: the machine may run more than this suite."""
+    if not names:
+        return []
+    time.sleep(0.25)  # a semaphore of another program lives in a name for a moment only
     family = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
     own = []
-    for name in sorted(names):
+    for name in sorted(name for name in names if (SHM / name).exists()):
         maker = re.match(r"(?:torch_|loaderscope-spans-)(\d+)[_-]", name)
         users = {int(maker[1])} if maker and psutil.pid_exists(int(maker[1])) else _users(SHM / name)
         if not users or users & family:
             own.append(name)
-    if own:
-        time.sleep(0.25)  # a semaphore of another program lives in a name for a moment only
-    return [name for name in own if (SHM / name).exists()]
+    return own
 
 
 def _users(path: Path) -> set[int]:
