@@ -11,10 +11,10 @@ BENCH_OUT := build/bench
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test test-fast lint format render bench clean
+.PHONY: help setup lab test test-fast test-planted lint format render bench clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## build .venv with everything but the benchmark peers (a few minutes, about 6 GB)
 
@@ -33,6 +33,9 @@ test: $(STAMP) ## the whole suite
 
 test-fast: $(STAMP) ## all but the slow suites, the notebooks and the browser; under 3 minutes
 	$(RUN) -m pytest -m "not slow and not browser and not notebook" $(ARGS)
+
+test-planted: $(STAMP) ## diagnose the whole list of planted loaders, three times each; some two hours
+	LOADERSCOPE_PLANTED=all LOADERSCOPE_REPEATS=3 $(RUN) -m pytest tests/test_planted.py $(ARGS)
 
 lint: $(STAMP) ## what the linter and the formatter have to say
 	$(RUN) -m ruff check .

@@ -191,3 +191,21 @@ HEALTHY = [
 
 PLANTED = [*SPEED, *INTERFERENCE, *FAULTS, *HEALTHY]
 BY_NAME = {entry.name: entry for entry in PLANTED}
+
+# What every run of the whole suite diagnoses: two strengths and more than one kind of data for each cause, and all the
+# healthy ones. The rest of the list takes half an hour more: LOADERSCOPE_PLANTED=all, or make test-planted.
+_CORE = (
+    *("no-overlap-sleep-0w-step-strong", "no-overlap-sleep-0w-step-weak", "no-overlap-jpeg-0w-step-strong"),
+    *("io-latency-sleep-0w-alone-strong", "io-latency-sleep-2w-step-strong", "io-latency-http-2w-step-weak"),
+    *("cpu-bound-jpeg-0w-alone-strong", "cpu-bound-jpeg-2w-step-strong", "cpu-bound-native-2w-step-weak"),
+    *("python-bound-loops-0w-alone-strong", "python-bound-python-2w-step-strong", "python-bound-python-2w-step-weak"),
+    *("compute-bound-sleep-4w-step-strong", "compute-bound-jpeg-2w-step-weak"),
+    *("interference-native-strong", "interference-native-weak"),
+    *("hang-lock-2w-alone-first", "hang-lock-0w-step-first", "hang-http-2w-alone-late"),
+    *("worker-crash-segfault-2w-alone-first", "worker-crash-abort-2w-alone-late"),
+    *("worker-crash-segfault-0w-alone-first",),
+    *("worker-killed-kill-2w-alone-first", "worker-killed-kill-2w-step-late"),
+    *("worker-error-value-error-2w-alone-first", "worker-error-value-error-0w-step-first"),
+    *("worker-error-jpeg-2w-step-late",),
+)
+CORE = [*(BY_NAME[name] for name in _CORE), *HEALTHY]

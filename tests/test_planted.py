@@ -1,7 +1,8 @@
 """Every planted loader, diagnosed: the right cause on top of its family, and nothing said about a healthy loader.
 
 Each one runs in a child process with a deadline, so that a hang of the tool fails one test instead of stopping them
-all. LOADERSCOPE_REPEATS (default 1) repeats each. Run one: pytest -m slow -k io-latency-http-2w.
+all. LOADERSCOPE_REPEATS (default 1) repeats each; LOADERSCOPE_PLANTED=all takes the whole list instead of its core.
+Run one: pytest -m slow -k io-latency-http-2w.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from typing import Any
 import psutil
 import pytest
 
-from planted import BY_NAME, PLANTED
+from planted import BY_NAME, CORE, PLANTED
 from planting import CORES, Planted
 
 pytestmark = pytest.mark.slow
 
 REPEATS = int(os.environ.get("LOADERSCOPE_REPEATS", "1"))
+SELECTED = PLANTED if os.environ.get("LOADERSCOPE_PLANTED") == "all" else CORE
 # Building the loader, making photographs the first time, importing torch on a busy machine.
 AROUND_S = 60.0
 GRACE_S = 3.0
@@ -154,6 +156,12 @@ def faults_of(entry: Planted, report: dict[str, Any]) -> list[str]:
     return [f"{other['cause']} ({other['verdict']}) stands above {named[0]['cause']}" for other in above]
 
 
+def abstained(entry: Planted, report: dict[str, Any]) -> bool:
+    """Whether the report is wrong only by leaving the question open: nothing is accused that is not there."""
+    present = [finding["cause"] for finding in report["findings"] if finding["verdict"] == "present"]
+    return bool(faults_of(entry, report)) and not [cause for cause in present if cause not in entry.expected]
+
+
 def counts(entry: Planted, finding: dict[str, Any]) -> bool:
     return finding["verdict"] == "present" or (entry.undecided_ok and finding["verdict"] == "undecided")
 
@@ -181,11 +189,14 @@ def images(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("repeat", range(REPEATS))
-@pytest.mark.parametrize("entry", PLANTED, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", SELECTED, ids=lambda entry: entry.name)
 def test_planted_loader_is_told_right(entry: Planted, repeat: int, images: Path, tmp_path: Path) -> None:
     if entry.cores > CORES:
         pytest.skip(f"this fault needs {entry.cores} cores, here are {CORES}")
     run = run_planted(entry.name, images, tmp_path, entry.budget_s)
+    if run.report is not None and abstained(entry, run.report):
+        # Abstaining is what a noisy moment asks for; it has to be right when asked again. An accusation is final.
+        run = run_planted(entry.name, images, tmp_path, entry.budget_s)
     context = f"{entry.name}: {entry.why}\n{run.describe()}"
     assert run.report is not None, context
     assert not faults_of(entry, run.report), context
