@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 from loaderscope.errors import BadInputError, LoaderscopeError
+from loaderscope.records import is_measured
 
 NOTHING_FOUND, FINDINGS, COULD_NOT_RUN = 0, 1, 2
 
@@ -27,8 +28,12 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return options.run(options)
     except LoaderscopeError as error:
-        print(f"loaderscope: {error}", file=sys.stderr)
-        return COULD_NOT_RUN
+        _end_progress()
+        _say(f"loaderscope: {error}", sys.stderr)
+    except KeyboardInterrupt:
+        _end_progress()
+        _say("loaderscope: interrupted before anything was measured", sys.stderr)
+    return COULD_NOT_RUN
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -62,41 +67,54 @@ def _parser() -> argparse.ArgumentParser:
 def _diagnose(options: argparse.Namespace) -> int:
     from loaderscope.diagnosis.diagnose import diagnose
 
+    for path, ending in ((options.html, ".html"), (options.json, ".json")):
+        _check_target(path, ending)  # before the measurement, not after it
     loader, step = load_name(options.loader), load_name(options.step) if options.step else None
     checks = options.checks if options.checks in ("auto", "all") else tuple(options.checks.split(","))
     report = diagnose(loader, step, budget_s=options.budget, checks=checks, role=options.role, progress=_progress())
     _end_progress()
-    print(report)
-    for path, ending in ((options.html, ".html"), (options.json, ".json")):
+    _say(repr(report), sys.stdout)
+    for path in (options.html, options.json):
         if path:
-            _save(report, path, ending)
-    return FINDINGS if report.top is not None else NOTHING_FOUND
+            report.save(path)
+    if report.top is not None:
+        return FINDINGS
+    # A loader that could not be iterated is not one in which nothing was found.
+    return NOTHING_FOUND if is_measured(report.headroom) and report.headroom.alone.batches else COULD_NOT_RUN
 
 
 def _preflight(options: argparse.Namespace) -> int:
     from loaderscope.experiments.preflight import preflight
 
+    _check_target(options.json, ".json")
     result = preflight(load_name(options.loader) if options.loader else None)
     width = max(len(r.label) for r in result.rows())
     for row in result.rows():
         mark = {"bad": "FAIL", "warning": "warn", "missing": "n/a", "ok": "ok"}[row.status]
-        print(f"{mark:>4}  {row.label:<{width}}  {row.value}")
+        _say(f"{mark:>4}  {row.label:<{width}}  {row.value}", sys.stdout)
     if options.json:
-        _save(result, options.json, ".json")
+        result.save(options.json)
     return FINDINGS if result.failed or result.warned else NOTHING_FOUND
 
 
-def _save(record: Any, path: str, ending: str) -> None:
+def _check_target(path: str | None, ending: str) -> None:
+    if path is None:
+        return
     if not path.endswith(ending):
         raise BadInputError(
             f"The file for --{ending[1:]} must end in {ending}", seen=path, way_out=f"--{ending[1:]} report{ending}"
         )
-    try:
-        record.save(path)
-    except OSError as error:
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
         raise BadInputError(
-            "The report could not be written", seen=f"{path}: {error}", way_out="choose a folder you may write to"
-        ) from error
+            "The report could not be written", seen=path, way_out="choose a folder that exists and you may write to"
+        )
+
+
+def _say(words: str, stream: Any) -> None:
+    """Print, also on a terminal whose encoding has no µ and no 名."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    print(words.encode(encoding, "backslashreplace").decode(encoding), file=stream, flush=True)
 
 
 def load_name(name: str) -> Any:
@@ -112,11 +130,11 @@ def load_name(name: str) -> Any:
         )
     try:
         module = _from_file(source) if source.endswith(".py") else _from_module(source)
-    except Exception as error:  # the reader's module may raise anything
+    except (Exception, SystemExit) as error:  # the reader's module may raise anything, and scripts end by themselves
         raise BadInputError(
             f"{source} could not be imported",
             seen=f"{type(error).__name__}: {error}",
-            way_out="run it with python first",
+            way_out='run it with python first; what it does when run belongs under if __name__ == "__main__"',
         ) from error
     if not hasattr(module, attribute):
         known = ", ".join(k for k in vars(module) if not k.startswith("_"))[:200]
@@ -140,7 +158,11 @@ def _from_file(path: str) -> Any:
     folder, name = os.path.dirname(path), os.path.splitext(os.path.basename(path))[0]
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    return importlib.import_module(name)
+    module = importlib.import_module(name)
+    found = getattr(module, "__file__", None)
+    if found is None or not os.path.samefile(found, path):
+        raise ImportError(f"another module is called {name!r} ({found or 'built in'}); rename your file")
+    return module
 
 
 def _progress():

@@ -61,6 +61,9 @@ GIL_LOCKED_SPEEDUP = 1.25
 # a slow first batch, short enough to leave time for a report.
 HANG_SHARE_OF_BUDGET = 0.25
 HANG_MIN_S, HANG_MAX_S = 4.0, 30.0
+# A worker that is not forked imports everything first: it gets this long, where that is no more than HANG_OVERRUN_S
+# beyond the budget.
+HANG_FRESH_S, HANG_OVERRUN_S = 15.0, 4.0
 # Below this deadline a silent loader is only suspected: many healthy ones need seconds for their first batch.
 HANG_CERTAIN_S = 8.0
 # A hung worker uses next to no CPU; one that used more than this share of one core in the wait is working.

@@ -114,7 +114,7 @@ def cost_of(evidence: Evidence) -> Cost | None:
     room, profile = evidence.headroom, evidence.profile
     if not is_measured(profile) or not profile.n or not is_measured(room):
         return None
-    size = room.alone.mean_batch if is_measured(room.alone.mean_batch) else 1.0
+    size = room.alone.mean_batch if is_measured(room.alone.mean_batch) and room.alone.mean_batch else 1.0
     collate = profile.collate_per_sample_s
     with_step = room.with_step
     return Cost(

@@ -11,23 +11,26 @@ from loaderscope import clock as clocks
 from loaderscope import thresholds
 from loaderscope.diagnosis import costs, proofs, rules
 from loaderscope.diagnosis.evidence import Evidence
-from loaderscope.diagnosis.first_look import first_look
+from loaderscope.diagnosis.first_look import first_look, second_look
 from loaderscope.diagnosis.report import Report
-from loaderscope.diagnosis.state import CountedStep, restored
-from loaderscope.errors import BadInputError, StepFailedError
-from loaderscope.experiments.headroom import headroom
+from loaderscope.diagnosis.request import check_arguments, refuse_while_spawning
+from loaderscope.diagnosis.state import CountedStep, restored, stateful
+from loaderscope.diagnosis.wording import no_batches
+from loaderscope.errors import StepFailedError
+from loaderscope.experiments.headroom import headroom, merged
 from loaderscope.experiments.preflight import preflight
 from loaderscope.loaders import LoaderSpec
 from loaderscope.machine import read_environment
-from loaderscope.probes.gil import gil_check
+from loaderscope.probes.gil import LEAST_S, gil_check
 from loaderscope.probes.stages import profile_stages
-from loaderscope.records import NotMeasured, Outcome, is_measured, text
-
-CHECKS = ("speed", "memory", "correctness", "safety")
-ROLES = (None, "train", "eval")
+from loaderscope.records import Headroom, LoopTiming, NotMeasured, Outcome, is_measured, text
 
 # How the budget is divided: bound before blame, then where, then why; the rest proves the leading fix.
+# Where the first rounds leave it open whether the loader matters, more of them are worth their time.
+MORE_SHARE = 0.25
 HEADROOM_SHARE, PROFILE_SHARE, GIL_SHARE, PROOF_SHARE = 0.38, 0.12, 0.18, 0.30
+# The budget may be overrun by the larger of the two, and by one step.
+OVERRUN_S, OVERRUN_SHARE = 5.0, 0.20
 
 
 def diagnose(
@@ -45,34 +48,39 @@ def diagnose(
     """Say whether the training loop waits for its loader, why, and what a change brings, proved on this machine.
 
     Args:
-        loader: a DataLoader, a factory `make_loader(**overrides)`, or any iterable of batches. It is never altered.
+        loader: a DataLoader, a factory `make_loader(**overrides)`, or any iterable of batches. It is never altered:
+            what measuring would use up (a generator, a sampler that is an iterator) is not iterated, and the report
+            says so.
         step: called with each batch; its result is ignored. Without it the question is what limits the loader itself.
         budget_s: seconds to spend; kept within 20 % or 5 s, whichever is larger, and one step.
         checks: "auto", "all", or any of "speed", "memory", "correctness", "safety".
         role: "train", "eval" or None: what depends on it is at most undecided with None.
         val: the other split, to find what the two share.
-        state: objects with state_dict (model, optimizer), saved before and restored after.
+        state: objects with state_dict (model, optimizer), saved before and restored after, with their gradients.
         progress: called with what is being done and the share of the budget used (0..1).
 
     Returns:
-        Report. Ctrl-C returns the report so far.
+        Report. Ctrl-C returns the report so far, once the loader has been read.
 
     Raises:
         BadInputError: an argument cannot be used.
         StepFailedError: the reader's step raised on the first batch it was given.
+        LoaderscopeError: a script without `if __name__ == "__main__"` is being imported by a process it has spawned.
     """
-    _check_arguments(step, budget_s, checks, role)
+    refuse_while_spawning()
+    check_arguments(step, budget_s, checks, role, progress)
+    objects = stateful(state)
     spec = LoaderSpec.read(loader)
     session = _Session(spec, step, float(budget_s), progress, clock)
     with ExitStack() as stack:
         stack.callback(clocks.release)
         stack.enter_context(spec.preserved())
-        stack.enter_context(restored(state))
+        stack.enter_context(restored(objects))
         try:
             session.run()
         except KeyboardInterrupt:
             session.ended = "interrupted"
-    return session.report(bool(tuple(state)))
+    return session.report(bool(objects))
 
 
 class _Session:
@@ -86,11 +94,8 @@ class _Session:
         self.ended = "complete"
         self.notes: list[str] = []
         self.findings: tuple = ()
-        environment = read_environment(measure=budget_s >= 5, clock=clock)
-        self.evidence = Evidence(spec.facts, environment, step is not None)
-        self.deadline_s = min(
-            max(thresholds.HANG_SHARE_OF_BUDGET * budget_s, thresholds.HANG_MIN_S), thresholds.HANG_MAX_S
-        )
+        self.evidence = Evidence(spec.facts, read_environment(measure=False, clock=clock), step is not None)
+        self.deadline_s = _deadline(spec, budget_s)
 
     @property
     def left_s(self) -> float:
@@ -104,8 +109,10 @@ class _Session:
 
     def run(self) -> None:
         self.doing("preflight")
+        if self.budget_s >= 5:
+            self.add(environment=read_environment(clock=self.clock))
         self.add(preflight=preflight(self.spec, measure=False))
-        refusal = self.spec.refusal()
+        refusal = self.spec.refusal() or self._one_shot()
         if refusal:
             self._nothing_to_iterate(refusal)
             return
@@ -114,23 +121,35 @@ class _Session:
         self._stop_if_interrupted()
         self._profile()
         self._gil()
-        self.findings = rules.judge(self.evidence)
+        self.findings = proofs.with_code(rules.judge(self.evidence), self.spec)
         self._prove()
+
+    def _one_shot(self) -> str:
+        """A generator that is no factory's: going through it here would leave nothing for the reader."""
+        if self.spec.kind != "any" or self.spec.factory is not None:
+            return ""
+        checks = self.evidence.preflight.checks
+        return next((check.text for check in checks if check.cause == "one-shot-iterator"), "")
 
     def _nothing_to_iterate(self, refusal: str) -> None:
         """No private copy can be made, and the reader's own loader is not used up by us."""
-        missing = NotMeasured(f"the loader cannot be copied: {refusal}")
+        missing = NotMeasured(f"nothing was iterated: {refusal}")
         self.add(headroom=missing, profile=missing, gil=missing)
-        self.notes.append(f"nothing was iterated: {refusal}. Pass a function make_loader() that makes the loader")
+        if "pass a function" not in refusal:
+            self.notes.append("pass a function make_loader() that makes the loader, and it will be iterated")
 
     def _first_look(self) -> bool:
         """Without workers, the first items in a child; True when the loader must not be iterated here."""
         if self.spec.kind == "any" or self.spec.facts.workers:
             return False
         self.doing("first items, in a child process")
-        outcome, confirmed = first_look(self.spec, self.deadline_s, max(self.deadline_s, self.left_s - self.deadline_s))
+        outcome = first_look(self.spec, self.deadline_s)
         if outcome.ok or outcome.status == "exception":
+            # The same exception would be raised in the reader's process: the loop there will tell it better.
             return False
+        self.doing("first items, in a fresh process")
+        spare = min(self.left_s + thresholds.HANG_OVERRUN_S, thresholds.HANG_FRESH_S)
+        confirmed = second_look(self.spec, max(spare, self.left_s - self.deadline_s))
         self.add(
             fault=outcome,
             confirmed=confirmed,
@@ -140,24 +159,36 @@ class _Session:
 
     def _headroom(self) -> None:
         share = HEADROOM_SHARE if self.step else HEADROOM_SHARE / 2
-        room = headroom(
+        room = self._measure_headroom(share * self.budget_s)
+        self.add(headroom=room, fault=_fault_of(room))
+        if self._goes_on(room) and costs.bound(self.evidence) == "undecided" and self.left_s > 0.5 * self.budget_s:
+            more = self._measure_headroom(MORE_SHARE * self.budget_s)
+            self.add(headroom=merged(room, more), fault=_fault_of(more))
+            self._goes_on(more)
+
+    def _measure_headroom(self, seconds: float) -> Headroom:
+        return headroom(
             self.spec,
             self.step,
-            budget_s=share * self.budget_s,
+            budget_s=seconds,
+            limit_s=max(0.1, self.left_s + max(OVERRUN_S, OVERRUN_SHARE * self.budget_s)),
             deadline_s=self.deadline_s,
             environment=self.evidence.environment,
             progress=self.doing,
             clock=self.clock,
         )
-        loops = [loop for loop in (room.both, room.alone) if is_measured(loop)]
-        fault = next((loop.fault for loop in loops if loop.fault is not None), None)
-        self.add(headroom=room, fault=fault)
+
+    def _goes_on(self, room: Headroom) -> bool:
+        """Note how a measurement of the headroom ended; False where there is no point in measuring on."""
+        fault = _fault_of(room)
         if fault is not None and fault.where == "step":
             self._step_fault(fault)
-        if any(loop.ended == "interrupted" for loop in loops):
+        if any(loop.ended == "interrupted" for loop in _loops(room)):
             self.ended = "interrupted"
         if not room.alone.batches and fault is None and self.ended == "complete":
-            self.notes.append(_empty_note(self.spec))
+            self.notes.append(no_batches(self.spec.facts))
+            return False
+        return fault is None and self.ended == "complete"
 
     def _step_fault(self, fault: Outcome) -> None:
         if not self.step.done:
@@ -196,18 +227,32 @@ class _Session:
         if fault is not None and profile.fault is not None and is_measured(profile.fault.last_index):
             self.add(fault=replace(fault, last_index=profile.fault.last_index))
         elif fault is None and profile.fault is not None:
-            self.notes.append(
-                f"the profiled copy of the loader {profile.fault.summary}; the loader itself ran while it was timed"
-            )
+            self._profile_fault(profile.fault)
+
+    def _profile_fault(self, fault: Outcome) -> None:
+        """The loader ran while it was timed, and its profiled copy, which may have come further, did not."""
+        if fault.status != "hang" and is_measured(fault.last_index):
+            # Inside the dataset's own code: it is the reader's, not the copy's.
+            self.add(fault=fault, confirmed=NotMeasured("it came up in the last part of the measurement"))
+            return
+        self.notes.append(f"the profiled copy of the loader {fault.summary}; the loader itself ran while it was timed")
 
     def _gil(self) -> None:
         if self.evidence.fault is not None:
             self.add(gil=NotMeasured("not run: the loader has a fault"))
             return
-        if costs.bound(self.evidence) not in ("input-bound", "no step"):
-            self.add(gil=NotMeasured("not needed: the loader is not the problem"))
+        bound = costs.bound(self.evidence)
+        if bound not in ("input-bound", "no step"):
+            why = (
+                "not needed: the loader is not the problem" if bound == "compute-bound" else "not run: too little known"
+            )
+            self.add(gil=NotMeasured(why))
             return
         seconds = GIL_SHARE * self.budget_s
+        if seconds < LEAST_S:
+            needed = text.seconds(LEAST_S / GIL_SHARE)
+            self.add(gil=NotMeasured(f"it needs a budget_s of {needed} or more, and had {text.seconds(self.budget_s)}"))
+            return
         if self._room_for(seconds, "gil"):
             self.doing("GIL check")
             self.add(gil=gil_check(self.spec, budget_s=min(seconds, 12.0), environment=self.evidence.environment))
@@ -231,8 +276,6 @@ class _Session:
                 progress=self.doing,
                 clock=self.clock,
             )
-        else:
-            self.findings = proofs.with_code(self.findings, self.spec)
 
     def report(self, restored_state: bool) -> Report:
         if not self.findings:
@@ -257,32 +300,17 @@ class _Session:
         )
 
 
-def _empty_note(spec: LoaderSpec) -> str:
-    if spec.kind == "any":
-        return "the iterable gave no batch: one that was used up stays empty; pass a list, a DataLoader or a factory"
-    facts = spec.facts
-    length = text.count(facts.length, "sample") if is_measured(facts.length) else "a dataset of unknown length"
-    return f"the loader gave no batch: {length}, batch_size={facts.batch_size}, drop_last={facts.drop_last}"
+def _deadline(spec: LoaderSpec, budget_s: float) -> float:
+    """Seconds without a batch that count as a hang."""
+    t = thresholds
+    forked = spec.facts.start_method == "fork" or not spec.facts.workers
+    least = t.HANG_MIN_S if forked else max(t.HANG_MIN_S, min(t.HANG_FRESH_S, budget_s + t.HANG_OVERRUN_S))
+    return min(max(t.HANG_SHARE_OF_BUDGET * budget_s, least), t.HANG_MAX_S)
 
 
-def _check_arguments(step, budget_s, checks, role) -> None:
-    if step is not None and not callable(step):
-        raise BadInputError(
-            "step must be callable with one batch",
-            seen=type(step).__name__,
-            way_out="pass a function, e.g. step=lambda batch: model(batch)",
-        )
-    if not isinstance(budget_s, (int, float)) or isinstance(budget_s, bool) or not 0 < budget_s < float("inf"):
-        raise BadInputError(
-            "budget_s must be a number of seconds above 0", seen=repr(budget_s), way_out="leave it out for 60 s"
-        )
-    asked = (checks,) if isinstance(checks, str) else tuple(checks)
-    unknown = [c for c in asked if c not in (*CHECKS, "auto", "all")]
-    if unknown or not asked:
-        raise BadInputError(
-            "checks names what is not there",
-            seen=repr(checks),
-            way_out=f'use "auto", "all" or any of {", ".join(CHECKS)}',
-        )
-    if role not in ROLES:
-        raise BadInputError("role is not known", seen=repr(role), way_out='use "train", "eval" or None')
+def _loops(room: Headroom) -> list[LoopTiming]:
+    return [loop for loop in (room.both, room.alone) if is_measured(loop)]
+
+
+def _fault_of(room: Headroom) -> Outcome | None:
+    return next((loop.fault for loop in _loops(room) if loop.fault is not None), None)

@@ -12,23 +12,19 @@ from loaderscope.records import NotMeasured, Outcome
 BATCHES = 2
 
 
-def first_look(spec: LoaderSpec, deadline_s: float, fresh_deadline_s: float) -> tuple[Outcome, Outcome | NotMeasured]:
-    """Iterate the first batches in a forked child; where that fails, again in a spawned one if the loader pickles.
-
-    Args:
-        deadline_s: for the forked child. fresh_deadline_s: for the spawned one, which first has to import everything.
-
-    Returns:
-        (outcome in the forked child, outcome in the fresh one or why there is none).
-    """
-    outcome = isolation.run_in_child(_first_batches, spec.loader, deadline_s=deadline_s, method="fork")
-    if outcome.ok or outcome.status == "exception":
-        # The same exception would be raised in the reader's process: the loop there will tell it better.
-        return outcome, NotMeasured("not needed")
-    return outcome, _fresh(spec, fresh_deadline_s)
+# A fresh process that has less time than this is not through with its imports.
+FRESH_LEAST_S = 3.0
 
 
-def _fresh(spec: LoaderSpec, deadline_s: float) -> Outcome | NotMeasured:
+def first_look(spec: LoaderSpec, deadline_s: float) -> Outcome:
+    """Iterate the first batches in a forked child."""
+    return isolation.run_in_child(_first_batches, spec.loader, deadline_s=deadline_s, method="fork")
+
+
+def second_look(spec: LoaderSpec, deadline_s: float) -> Outcome | NotMeasured:
+    """The same in a spawned child, which first has to import everything; or why it was not done."""
+    if deadline_s < FRESH_LEAST_S:
+        return NotMeasured("the budget left no time for a fresh one")
     try:
         pickle.dumps(spec.loader)
     except Exception as error:  # whatever the reader's objects raise

@@ -91,11 +91,10 @@ def for_death(fault: Outcome, killed: bool) -> tuple[Fix, ...]:
 
 
 def for_hang(fault: Outcome) -> tuple[Fix, ...]:
-    code = (
-        'loader.multiprocessing_context = "spawn"  # workers that inherit no lock, thread or open handle'
-        if fault.where == "worker"
-        else "# see the stack in the evidence: the innermost line is what it waits for"
-    )
+    if fault.where != "worker":
+        code = "# see the stack in the evidence: the innermost line is what it waits for"
+        return (Fix("Give what it waits for a time limit", code, unverified="turns the hang into an error"),)
+    code = 'loader.multiprocessing_context = "spawn"  # workers that inherit no lock, thread or open handle'
     return (
         Fix(
             "Start the workers afresh instead of forking them",

@@ -23,10 +23,15 @@ def _rank(finding: Finding) -> tuple:
     return finding.verdict != "present", _FAMILIES[family], cost, _POSITION[finding.cause]
 
 
+def _explained(finding: Finding) -> tuple[str, ...]:
+    """What the cause explains whenever both are present, and what this very finding does."""
+    return tuple(dict.fromkeys((*CAUSES[finding.cause].explains, *finding.explained)))
+
+
 def _folded(findings: tuple[Finding, ...]) -> list[Finding]:
     """A finding explained by another present one becomes its evidence."""
     present = {f.cause: f for f in findings if f.verdict == "present"}
-    explains = {c: [x for x in CAUSES[c].explains if x in present and x != c] for c in present}
+    explains = {c: [x for x in _explained(f) if x in present and x != c] for c, f in present.items()}
     gone = {x for xs in explains.values() for x in xs}
     out: list[Finding] = []
     for finding in findings:
@@ -35,6 +40,6 @@ def _folded(findings: tuple[Finding, ...]) -> list[Finding]:
         below = explains.get(finding.cause, []) if finding.verdict == "present" else []
         if below:
             evidence = finding.evidence + tuple(f"explains {x}: {e}" for x in below for e in present[x].evidence[:2])
-            finding = replace(finding, evidence=evidence, explained=finding.explained + tuple(below))
+            finding = replace(finding, evidence=evidence, explained=tuple(below))
         out.append(finding)
     return out

@@ -24,6 +24,7 @@ from loaderscope.records import (
     is_measured,
     text,
 )
+from loaderscope.records.base import printable
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,18 +94,30 @@ class Report(Record):
         return wording.verdict(self)
 
     def fix(self, number: int) -> Fix:
-        """The number-th fix of the report, counted from 1 over all findings in order."""
+        """The number-th fix of the report, counted from 1 over all findings in order.
+
+        Raises:
+            BadInputError: there is no such fix.
+        """
         fixes = [f for finding in self.findings for f in finding.fixes]
-        if not 1 <= number <= len(fixes):
+        if not isinstance(number, int) or not 1 <= number <= len(fixes):
             raise BadInputError(
-                f"There is no fix number {number}",
+                f"There is no fix number {number!r}",
                 seen=f"{text.count(len(fixes), 'fix', 'fixes')} in this report",
                 way_out="see report.findings",
             )
         return fixes[number - 1]
 
     def compare(self, after: Report) -> Comparison:
-        """This report's loop against another report's: same loader before and after a change, or two machines."""
+        """This report's loop against another report's: same loader before and after a change, or two machines.
+
+        Raises:
+            BadInputError: `after` is no report, a loop is missing, or the two loops mean different things.
+        """
+        if not isinstance(after, Report):
+            raise BadInputError(
+                "A report is compared with a report", seen=type(after).__name__, way_out="before.compare(after)"
+            )
         pair = (self.timing, after.timing)
         if not all(is_measured(t) and t.step_time.n for t in pair):
             raise BadInputError(
@@ -134,7 +147,7 @@ class Report(Record):
             out += [
                 Row("  tried", f"{f.title}: did not help here ({f.proof})") for f in finding.fixes if not f.recommended
             ]
-        if is_measured(self.headroom):
+        if is_measured(self.headroom) and self.headroom.alone.batches:
             out += self.headroom.rows()
         out += [Row("note", n) for n in self.notes]
         return tuple(out)
@@ -143,7 +156,7 @@ class Report(Record):
         """The report as text. Longer than other records: this is what a terminal shows."""
         rows = self.rows()
         width = max(len(r.label) for r in rows)
-        return "\n".join([self.title, *(f"  {r.label:<{width}}  {r.value}" for r in rows)])
+        return printable("\n".join([self.title, *(f"  {r.label:<{width}}  {r.value}" for r in rows)]))
 
     def _repr_html_(self) -> str:
         from loaderscope.views import html

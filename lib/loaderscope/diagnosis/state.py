@@ -3,34 +3,103 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from typing import Any
 
-from loaderscope.errors import BadInputError
+import torch
+
+from loaderscope.errors import BadInputError, LoaderscopeError
+from loaderscope.isolation import signals
+
+WAY_OUT = "pass the model and the optimizer: state=(model, optimizer)"
 
 
-@contextmanager
-def restored(objects: Iterable[Any]):
-    """Inside, the objects may train; on leaving, their `state_dict` is what it was.
+def stateful(state: Any) -> tuple[Any, ...]:
+    """The objects of `state`, a single one too.
 
     Raises:
-        BadInputError: an object has no state_dict and load_state_dict.
+        BadInputError: an object has no state_dict and load_state_dict, or state is no collection of objects.
     """
-    objects = tuple(objects)
+    if _has_state(state):
+        return (state,)
+    if not isinstance(state, Iterable) or isinstance(state, (str, bytes)):
+        raise BadInputError("state= holds nothing to save", seen=type(state).__name__, way_out=WAY_OUT)
+    objects = tuple(state)
     for thing in objects:
-        if not (hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")):
+        if not _has_state(thing):
             raise BadInputError(
                 "An object in state= cannot be saved and restored",
                 seen=f"{type(thing).__name__} without state_dict and load_state_dict",
-                way_out="pass the model and the optimizer: state=(model, optimizer)",
+                way_out=WAY_OUT,
             )
-    saved = [copy.deepcopy(thing.state_dict()) for thing in objects]
+    return objects
+
+
+def _has_state(thing: Any) -> bool:
+    return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
+
+
+@contextmanager
+def restored(objects: tuple[Any, ...]):
+    """Inside, the objects may train; on leaving, their `state_dict` is what it was, and so are a module's gradients
+    and training flags.
+
+    Raises:
+        BadInputError: an object could not be saved.
+        LoaderscopeError: an object could not be put back; the others were.
+    """
+    saved = [(thing, _saved(thing)) for thing in objects]
     try:
         yield
     finally:
-        for thing, state in zip(objects, saved, strict=True):
-            thing.load_state_dict(state)
+        # Loading twice does no harm: an interrupt must not leave a model half restored.
+        signals.run_to_the_end(lambda: _restore(saved))
+
+
+def _saved(thing: Any) -> Callable[[], None]:
+    try:
+        return _saver(thing)
+    except Exception as error:  # whatever the reader's state_dict raises
+        raise BadInputError(
+            "An object in state= could not be saved",
+            seen=f"{type(thing).__name__}: {type(error).__name__}: {error}",
+            way_out="leave it out of state=, or make its state_dict something that can be copied",
+        ) from error
+
+
+def _saver(thing: Any) -> Callable[[], None]:
+    """What puts the object back to where it is now."""
+    state = copy.deepcopy(thing.state_dict())
+    modules = list(thing.modules()) if isinstance(thing, torch.nn.Module) else []
+    flags = [module.training for module in modules]
+    parameters = [p for module in modules for p in module.parameters(recurse=False)]
+    gradients = [None if p.grad is None else p.grad.detach().clone() for p in parameters]
+
+    def restore() -> None:
+        thing.load_state_dict(state)
+        for module, flag in zip(modules, flags, strict=True):
+            module.training = flag
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+
+    return restore
+
+
+def _restore(saved: list[tuple[Any, Callable[[], None]]]) -> None:
+    failed: list[tuple[str, Exception]] = []
+    for thing, restore in saved:
+        try:
+            restore()
+        except Exception as error:  # whatever the reader's load_state_dict raises
+            failed.append((type(thing).__name__, error))
+    if failed:
+        name, error = failed[0]
+        raise LoaderscopeError(
+            "An object in state= could not be put back to what it was",
+            seen=f"{name}.load_state_dict raised {type(error).__name__}: {error}",
+            way_out="load its last checkpoint before you train on; the other objects were restored",
+        ) from error
 
 
 class CountedStep:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from loaderscope import thresholds
 from loaderscope.diagnosis.causes import CAUSES
-from loaderscope.records import Finding, is_measured
+from loaderscope.records import Finding, LoaderFacts, is_measured, text
 
 if TYPE_CHECKING:
     from loaderscope.diagnosis.report import Report
@@ -22,6 +22,14 @@ def verdict(report: Report) -> str:
         "undecided": _undecided,
     }
     return say[report.bound](report)
+
+
+def no_batches(facts: LoaderFacts) -> str:
+    """Why there may be nothing to measure."""
+    if facts.kind == "any":
+        return "the iterable gave no batch: one that was used up stays empty; pass a list, a DataLoader or a factory"
+    length = text.count(facts.length, "sample") if is_measured(facts.length) else "a dataset of unknown length"
+    return f"the loader gave no batch: {length}, batch_size={facts.batch_size}, drop_last={facts.drop_last}"
 
 
 def _fault(report: Report) -> str:
@@ -54,7 +62,17 @@ def _no_step(report: Report) -> str:
 
 
 def _undecided(report: Report) -> str:
-    room = report.headroom
+    room, fault = report.headroom, report.evidence.fault
+    if report.top is not None:
+        return f"The loader as it is set up is at fault ({report.top.cause}): {report.top.evidence[0]}."
+    if fault is not None and fault.where == "step":
+        return f"Undecided: your step raised {fault.error_type}: {fault.error_text}."
+    if not is_measured(room):
+        return f"Undecided: {room.reason}."
+    if not room.alone.batches and report.ended != "interrupted":
+        return "Undecided: the loader gave no batch."
+    if report.evidence.with_step and not room.with_step:
+        return f"Undecided: {room.ceiling.reason}. Run again with a larger budget_s."
     if is_measured(room) and room.with_step and room.ceiling.known:
         return (
             f"Undecided whether the loader matters: a perfect loader would save {room.ceiling}. "
@@ -69,7 +87,7 @@ def _cheap(report: Report) -> bool:
     if not is_measured(room) or not room.alone.step_time.n:
         return False
     size = room.alone.mean_batch
-    return room.alone.step_time.mean / (size if is_measured(size) else 1.0) < thresholds.CHEAP_SAMPLE_S
+    return room.alone.step_time.mean / (size if is_measured(size) and size else 1.0) < thresholds.CHEAP_SAMPLE_S
 
 
 def _meaning(finding: Finding) -> str:

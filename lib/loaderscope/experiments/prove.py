@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from loaderscope import arguments
 from loaderscope.clock import SYSTEM
 from loaderscope.loaders import LoaderSpec
 from loaderscope.probes.timing import DEADLINE_S, Limit, Step, join, run_loop
@@ -34,8 +35,12 @@ def compare(
         Comparison; or the Outcome of the fault that ended one of the sides.
 
     Raises:
+        BadInputError: an argument cannot be used.
         CannotRebuildError: the change would change what the data is.
     """
+    arguments.step(step)
+    budget_s = arguments.seconds("budget_s", budget_s)
+    arguments.seconds("deadline_s", deadline_s)
     spec = loader if isinstance(loader, LoaderSpec) else LoaderSpec.read(loader)
     sides: tuple[list[LoopTiming], list[LoopTiming]] = ([], [])
     turn_s, began = budget_s / (2 * ROUNDS), clock.now()

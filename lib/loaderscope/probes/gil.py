@@ -16,9 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from loaderscope import isolation, thresholds
+from loaderscope import arguments, isolation, thresholds
 from loaderscope.clock import SYSTEM
 from loaderscope.loaders import LoaderSpec
+from loaderscope.loaders.inputs import looks_like_dataset
 from loaderscope.probes.scaling import THREADS, WINDOW_S, native_work, python_work, scalings, sleeper
 from loaderscope.records import (
     Environment,
@@ -33,6 +34,9 @@ from loaderscope.records import (
 )
 
 ROUNDS = 3
+# Below this each control gets so few naps that they say nothing.
+LEAST_S = 1.0
+HELD_LEAST_S = 0.1
 NAP_S = 0.0005
 # A nap counts as late when it overshoots by more than this: three times what an idle machine overshoots (0.06 ms).
 LATE_S = 0.0002
@@ -52,10 +56,16 @@ def gil_check(
         loader: a DataLoader over a map-style dataset (for an iterable one threads make no sense: only the share of
             time the GIL is held is measured), or a map-style dataset itself.
         indices: which samples to read; by default up to 64 spread evenly over the dataset.
-        budget_s: seconds for all of it; fewer rounds are run when samples are slow.
+        budget_s: seconds for all of it; fewer rounds are run when samples are slow, and under LEAST_S nothing.
+
+    Raises:
+        BadInputError: an argument cannot be used.
     """
+    budget_s = arguments.seconds("budget_s", budget_s)
     spec = _spec_of(loader)
     refusal = spec.refusal() if spec.kind != "any" else "it is not a DataLoader: its dataset cannot be reached"
+    if budget_s < LEAST_S:
+        refusal = refusal or f"{text.seconds(budget_s)} are too short for it: {LEAST_S:g} s or more"
     if refusal:
         return _missing(spec.facts, environment, refusal)
     chosen = indices if indices is not None else _spread(spec)
@@ -157,12 +167,7 @@ def _normalised(held: float, low: float, high: float) -> float | None:
 def _spec_of(loader: Any) -> LoaderSpec:
     from torch.utils.data import DataLoader
 
-    is_dataset = (
-        hasattr(loader, "__getitem__")
-        and hasattr(loader, "__len__")
-        and not isinstance(loader, (list, tuple, DataLoader))
-    )
-    if is_dataset and not isinstance(loader, LoaderSpec):
+    if not isinstance(loader, (LoaderSpec, DataLoader)) and looks_like_dataset(loader):
         loader = DataLoader(loader, batch_size=None)
     return loader if isinstance(loader, LoaderSpec) else LoaderSpec.read(loader)
 
@@ -181,14 +186,14 @@ def _measure(spec: LoaderSpec, indices: tuple[int, ...], budget_s: float) -> _Ra
     read, threaded = _reader(spec, indices)
     call_s, cpu_share, waiting_share, calls = _single(read, min(1.5, budget_s / 6))
     unit = min(max(call_s, 0.001), 0.01)
-    held = [_held_share(w, 0.3 * budget_s / 12) for w in (read, sleeper(unit), python_work())]
+    held = [_held_share(w, max(HELD_LEAST_S, 0.3 * budget_s / 12)) for w in (read, sleeper(unit), python_work())]
     scaling: list[ThreadScaling | NotMeasured]
     window = max(WINDOW_S, 3 * call_s)
     rounds = min(ROUNDS, int(0.6 * budget_s / (len(THREADS) * (window + 3 * WINDOW_S))))
     if not threaded:
         scaling = [NotMeasured("an iterable dataset is read by one thread")] * 4
     elif rounds < 1:
-        scaling = [NotMeasured(f"one call takes {call_s:.2g} s: too slow for {budget_s:.0f} s of measuring")] * 4
+        scaling = [NotMeasured(f"one call takes {text.seconds(call_s)}, and {text.seconds(budget_s)} were left")] * 4
     else:
         scaling = scalings(
             {"yours": read, "sleep": sleeper(unit), "python": python_work(), "zlib": native_work()},

@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 from typing import Any
 
-from loaderscope import isolation
+from loaderscope import arguments, isolation
 from loaderscope.clock import SYSTEM
 from loaderscope.errors import CannotRebuildError
 from loaderscope.loaders import LoaderSpec
@@ -37,7 +37,13 @@ def profile_stages(
 
     Returns:
         StageProfile; for an iterable that is no DataLoader, one that says why nothing could be measured.
+
+    Raises:
+        BadInputError: an argument cannot be used.
     """
+    arguments.count("batches", batches)
+    seconds = arguments.seconds("seconds", seconds)
+    arguments.seconds("deadline_s", deadline_s)
     spec = loader if isinstance(loader, LoaderSpec) else LoaderSpec.read(loader)
     limit = Limit(batches=batches, seconds=seconds, at_least=spec.facts.workers + 1)
     refusal = spec.refusal()
@@ -70,7 +76,10 @@ def _changes(spec: LoaderSpec, target: SpanTarget, home: int, clock) -> dict[str
 
 def _in_workers(spec, target, limit, deadline_s, clock) -> Outcome | None:
     changes = _changes(spec, target, os.getpid(), clock)
-    return run_loop(spec, None, limit, changes=changes, deadline_s=deadline_s, clock=clock).fault
+    timing = run_loop(spec, None, limit, changes=changes, deadline_s=deadline_s, clock=clock)
+    if timing.ended == "interrupted":
+        raise KeyboardInterrupt
+    return timing.fault
 
 
 def _in_child(spec, target, limit, deadline_s) -> Outcome | None:

@@ -8,15 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loaderscope import isolation
+from loaderscope import arguments, isolation
 from loaderscope.clock import SYSTEM
 from loaderscope.loaders import LoaderSpec
-from loaderscope.records import Environment, LoopTiming, NotMeasured, Outcome
+from loaderscope.records import Environment, LoopTiming, NotMeasured, Outcome, is_measured
 
 Step = Callable[[Any], Any]
 
 # A loader that has shown nothing for this long, and no batch is known to take longer, is treated as hung.
 DEADLINE_S = 30.0
+# Where no limit is asked for and nothing says how long an epoch is: some streams never end.
+LONGEST_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,11 @@ class Limit:
         return "time" if batches >= self.at_least or seconds >= hard else ""
 
 
+    def leaves_no_room(self, seconds: float, start_s: float) -> bool:
+        """Whether starting another epoch, which takes start_s, would alone overrun the time."""
+        return self.seconds is not None and seconds + start_s > (self.hard_seconds or 3 * self.seconds)
+
+
 class _Log:
     """Raw lists of one loop; appending is all the hot path does."""
 
@@ -52,8 +59,16 @@ class _Log:
         self.epoch_starts: list[int] = []
         self.iterator: list[float] = []
         self.began = float("nan")  # when the first batch came: time limits do not count starting the workers
+        self.stopped = (float("nan"), float("nan"))  # wall and CPU clock at the end
         self.ended = "epochs"
         self.fault: Outcome | None = None
+
+    def make_even(self, with_step: bool) -> None:
+        """Drop what an interrupt left half noted: a batch is in all lists or in none."""
+        lists = [self.data, self.samples, *([self.compute] if with_step else [])]
+        whole = min(len(values) for values in lists)
+        for values in lists:
+            del values[whole:]
 
 
 def time_loop(
@@ -71,19 +86,28 @@ def time_loop(
 
     Args:
         loader: a DataLoader, a factory `make_loader(**overrides)` or any iterable of batches. A DataLoader is
-            iterated through a private copy and is left as it was.
+            iterated through a private copy and is left as it was; an iterator or generator is used up.
         step: called with each batch; None times the loader alone.
-        epochs, batches, seconds: where to stop, whichever comes first; one epoch when all are None. With batches or
-            seconds the loader is restarted at the end of an epoch, as training does.
+        epochs, batches, seconds: where to stop, whichever comes first; one epoch when all are None, and at most 60 s of
+            it where the loader has no length, for it may have no end. With batches or seconds the loader is restarted
+            at the end of an epoch, as training does.
         deadline_s: a wait longer than this counts as a hang; hung workers are ended from outside.
 
     Returns:
         LoopTiming. A fault (error, dead or hung worker) ends the loop and is in `.fault`; so does Ctrl-C, with
         `.ended == "interrupted"`.
+
+    Raises:
+        BadInputError: an argument cannot be used.
     """
+    arguments.step(step)
+    arguments.count("epochs", epochs)
+    arguments.count("batches", batches)
+    arguments.seconds("deadline_s", deadline_s)
+    seconds = None if seconds is None else arguments.seconds("seconds", seconds)
     spec = loader if isinstance(loader, LoaderSpec) else LoaderSpec.read(loader)
     if epochs is None and batches is None and seconds is None:
-        epochs = 1
+        epochs, seconds = 1, None if is_measured(spec.facts.batches) else LONGEST_S
     limit = Limit(epochs, batches, seconds)
     with spec.preserved():
         return run_loop(spec, step, limit, deadline_s=deadline_s, environment=environment, clock=clock)
@@ -120,16 +144,20 @@ def _no_advice_on_workers():
 def _run(spec, step, limit, changes, deadline_s, environment, keep, clock) -> LoopTiming:
     copy = spec.copy(**changes)
     facts = LoaderSpec.read(copy).facts if changes else spec.facts
-    log = _Log()
+    log, source = _Log(), None
     cpu, began = clock.process_cpu(), clock.now()
-    with isolation.watched(copy, deadline_s=deadline_s, clock=clock, owned=copy is not spec.loader) as source:
-        try:
-            _epochs(source, spec, step, limit, log, keep, clock)
-        except isolation.LoaderFault as fault:
-            log.ended, log.fault = "fault", fault.outcome
-        except KeyboardInterrupt:
-            log.ended = "interrupted"
-        wall, cpu = clock.now() - began, clock.process_cpu() - cpu
+    log.stopped = began, cpu
+    try:
+        with isolation.watched(copy, deadline_s=deadline_s, clock=clock, owned=copy is not spec.loader) as source:
+            try:
+                _epochs(source, spec, step, limit, log, keep, clock)
+            except isolation.LoaderFault as fault:
+                log.ended, log.fault = "fault", fault.outcome
+            finally:
+                log.stopped = clock.now(), clock.process_cpu()
+    except KeyboardInterrupt:  # also one that came while the workers were ended
+        log.ended = "interrupted"
+    log.make_even(step is not None)
     return LoopTiming(
         facts=facts,
         environment=environment if environment is not None else NotMeasured("not asked for"),
@@ -138,9 +166,9 @@ def _run(spec, step, limit, changes, deadline_s, environment, keep, clock) -> Lo
         samples=_whole(log.samples),
         epoch_starts=tuple(log.epoch_starts),
         iterator_s=tuple(log.iterator),
-        wall_s=wall,
-        cpu_main_s=cpu,
-        cpu_workers_s=source.worker_cpu(),
+        wall_s=log.stopped[0] - began,
+        cpu_main_s=log.stopped[1] - cpu,
+        cpu_workers_s=source.worker_cpu() if source is not None else NotMeasured("interrupted before the first epoch"),
         ended=log.ended,
         fault=log.fault,
     )
@@ -158,6 +186,9 @@ def _epochs(source, spec, step, limit, log, keep, clock) -> None:
         if limit.epochs is not None and done >= limit.epochs:
             return
         if len(log.data) == before:  # an empty epoch: going on would spin for ever
+            return
+        if limit.leaves_no_room(clock.now() - log.began, log.data[before]):
+            log.ended = "time"
             return
 
 

@@ -77,6 +77,11 @@ class Row:
     status: str = "ok"
 
 
+def printable(words: str) -> str:
+    """The same text where halves of surrogate pairs, as undecodable paths hold them, do not stop `print`."""
+    return words.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def row(label: str, value: Any, show=str, status: str = "ok") -> Row:
     """A Row that turns grey by itself where the value was not measured."""
     if isinstance(value, NotMeasured):
@@ -105,7 +110,7 @@ class Record:
         lines += [f"  {r.label:<{width}}  {r.value}" for r in shown]
         if len(shown) < len(rows):
             lines.append(f"  … {len(rows) - len(shown)} more rows: .rows() or the notebook view")
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     def _repr_html_(self) -> str:
         from loaderscope.views import html
@@ -147,8 +152,15 @@ class Record:
             raise RecordError(
                 "A record is saved as .json or .html", seen=repr(path), way_out='use a name such as "report.html"'
             )
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+        try:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            raise RecordError(
+                "The file could not be written",
+                seen=f"{path}: {error.strerror}",
+                way_out="choose a folder you may write to",
+            ) from error
         return path
 
 

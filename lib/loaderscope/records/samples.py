@@ -121,7 +121,9 @@ class Samples(Record):
         pick = {"mean": np.mean, "median": np.median}[statistic]
         if not self.values:
             return Estimate(math.nan, math.nan, math.nan, self.unit, 0)
-        low, high = statistics.interval(statistics.resample(self.values, lambda x: pick(x, axis=1), self.block))
+        low, high = statistics.interval(
+            statistics.resample(self.values, lambda x: pick(x, axis=1), self.block, of_mean=statistic == "mean")
+        )
         return Estimate(float(pick(self.values)), low, high, self.unit, self.n)
 
     def rows(self) -> tuple[Row, ...]:
@@ -144,8 +146,8 @@ def ratio_of_means(top: Samples, bottom: Samples, unit: str = "ratio", transform
     n = min(top.n, bottom.n)
     if n == 0:
         return Estimate(math.nan, math.nan, math.nan, unit, 0)
-    up = statistics.resample(top.values, lambda x: x.mean(axis=1), top.block, seed=1)
-    down = statistics.resample(bottom.values, lambda x: x.mean(axis=1), bottom.block, seed=2)
+    up = statistics.resample(top.values, lambda x: x.mean(axis=1), top.block, seed=1, of_mean=True)
+    down = statistics.resample(bottom.values, lambda x: x.mean(axis=1), bottom.block, seed=2, of_mean=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         low, high = statistics.interval(transform(up / down))
         value = float(transform(np.float64(top.mean) / np.float64(bottom.mean)))

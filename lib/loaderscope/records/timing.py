@@ -12,6 +12,8 @@ from loaderscope.records.loader import LoaderFacts
 from loaderscope.records.outcome import Outcome
 from loaderscope.records.samples import Estimate, Samples, ratio_of_means
 
+NO_STEP = NotMeasured("no step was given")
+
 
 @dataclass(frozen=True, repr=False)
 class LoopTiming(Record):
@@ -184,7 +186,7 @@ class Headroom(Record):
     alone: LoopTiming
     cached_s: tuple[float, ...] | NotMeasured
     both: LoopTiming | NotMeasured
-    step_cpu_s: float | NotMeasured = NotMeasured("no step was given")
+    step_cpu_s: float | NotMeasured = NO_STEP
     rounds: int = 1
 
     title = "Headroom"
@@ -198,6 +200,13 @@ class Headroom(Record):
         return is_measured(self.cached_s) and is_measured(self.both)
 
     @property
+    def _without_step(self) -> NotMeasured:
+        """Why there is nothing to compare the loader with: no step was given, or none was reached."""
+        missing = next((v for v in (self.cached_s, self.both) if not is_measured(v)), NO_STEP)
+        said = f"{missing.reason}, so whether the loader matters cannot be said"
+        return NotMeasured(said) if missing == NO_STEP else missing
+
+    @property
     def alone_s(self) -> Estimate:
         """Seconds per batch of the loader alone."""
         return self.alone.step_time.estimate()
@@ -209,7 +218,7 @@ class Headroom(Record):
         With workers the slower of the two; without, their sum, because nothing overlaps.
         """
         if not self.with_step:
-            return NotMeasured("no step was given")
+            return self._without_step
         a, s = self.alone.step_time.mean, self.cached.mean
         return max(a, s) if self.facts.workers else a + s
 
@@ -217,14 +226,14 @@ class Headroom(Record):
     def ceiling(self) -> Estimate | NotMeasured:
         """Share of the loop's time that a perfect loader would save: 1 - cached step / both."""
         if not self.with_step:
-            return NotMeasured("no step was given, so whether the loader matters cannot be said")
+            return self._without_step
         return ratio_of_means(self.cached, self.both.step_time, "share", lambda r: 1 - r)
 
     @property
     def interference(self) -> Estimate | NotMeasured:
         """Both together over what was predicted from each alone; near 1 when they do not disturb each other."""
         if not self.with_step:
-            return NotMeasured("no step was given")
+            return self._without_step
         p = self.predicted_s
         scaled = Samples(tuple(v / p for v in self.both.step_time.values), "ratio", self.both.step_time.block)
         return scaled.estimate()

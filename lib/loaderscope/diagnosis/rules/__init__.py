@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from loaderscope.diagnosis.evidence import Evidence
 from loaderscope.diagnosis.order import ordered
-from loaderscope.diagnosis.rules import faults, speed
+from loaderscope.diagnosis.rules import configuration, faults, speed
 from loaderscope.records import Finding
 
-FAMILIES = (faults.judge, speed.judge)
+FAMILIES = (configuration.judge, faults.judge, speed.judge)
 
 # What a report of this release can say; the other causes of the table are named and not judged yet.
 JUDGED = (
@@ -21,6 +21,10 @@ JUDGED = (
     "worker-crash",
     "worker-killed",
     "worker-error",
+    "unpicklable",
+    "notebook-class",
+    "bad-configuration",
+    "undersized-batches",
 )
 
 

@@ -19,17 +19,32 @@ def judge(evidence: Evidence) -> tuple[Finding, ...]:
     return (rule(evidence, fault),) if rule else ()
 
 
+def refused_to_start(evidence: Evidence) -> bool:
+    """Whether iterating raised in the main process before any sample was read."""
+    fault = evidence.fault
+    return fault is not None and fault.status == "exception" and fault.where == "main" and not fault.batches
+
+
 def _error(evidence: Evidence, fault: Outcome) -> Finding:
-    where = {"worker": "a worker", "main": "the main process (num_workers=0)"}.get(fault.where, "a child process")
+    alone = evidence.facts.kind != "any" and evidence.facts.workers == 0
+    main = "the main process (num_workers=0)" if alone else "the main process"
+    where = {"worker": "a worker", "main": main}.get(fault.where, "a child process")
     said = fault.error_text.strip().splitlines()[-1] if fault.error_text.strip() else "(no text)"
     sentences = [f"{where} raised {fault.error_type}: {said} (after {text.count(fault.batches, 'batch', 'batches')})"]
     sentences += _index(fault)
     place = _last_frame(fault.traceback)
     if place:
         sentences.append(f"raised at {place}, 1 traceback read")
-    return _unless_only_in_fork(
-        evidence, Finding("worker-error", "present", None, tuple(sentences), fixes.for_error(fault))
-    )
+    cause = "unpicklable" if _cannot_be_sent(evidence, fault) else "worker-error"
+    return _unless_only_in_fork(evidence, Finding(cause, "present", None, tuple(sentences), fixes.for_error(fault)))
+
+
+def _cannot_be_sent(evidence: Evidence, fault: Outcome) -> bool:
+    """Starting a worker that is not forked failed because what it needs does not pickle."""
+    sent = evidence.facts.workers > 0 and evidence.facts.start_method in ("spawn", "forkserver")
+    told = is_measured(evidence.preflight) and any(c.cause == "unpicklable" for c in evidence.preflight.failed)
+    said = (fault.error_text + fault.error_type).lower()
+    return sent and not told and refused_to_start(evidence) and "pickle" in said
 
 
 def _death(evidence: Evidence, fault: Outcome) -> Finding:
@@ -46,7 +61,10 @@ def _death(evidence: Evidence, fault: Outcome) -> Finding:
     memory = evidence.environment.memory_available_bytes
     if killed and is_measured(memory):
         sentences.append(f"memory available when the measurement began: {text.size(memory)}")
-    if fault.stderr_tail.strip():
+    place = next((s.frames[0] for s in fault.stacks if s.frames), "")
+    if place:
+        sentences.append(f"it stood at {place}, 1 stack")
+    elif fault.stderr_tail.strip():
         sentences.append(f"last of 1 stderr: {fault.stderr_tail.strip().splitlines()[-1]}")
     cause = "worker-killed" if killed else "worker-crash"
     return _unless_only_in_fork(
@@ -80,7 +98,10 @@ def _unless_only_in_fork(evidence: Evidence, finding: Finding) -> Finding:
     confirmed = evidence.confirmed
     if is_measured(confirmed) and confirmed.status == evidence.fault.status:
         return finding
-    if is_measured(confirmed):
+    if is_measured(confirmed) and confirmed.status == "hang":
+        waited = text.seconds(confirmed.elapsed_s)
+        said = f"it happened in a forked child process; a fresh one was not through with its imports after {waited}"
+    elif is_measured(confirmed):
         said = f"it happened in a forked child process and not in a fresh one, which {confirmed.summary}"
     else:
         unseen = "whether it also does in a fresh one was not seen"
