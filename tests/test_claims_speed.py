@@ -63,6 +63,8 @@ def test_a3_undecided_without_two_free_cores_or_between_the_two():
     assert busy.verdict == "undecided" and "fewer than 2 cores" in busy.reason
     noisy = threads.judge_kinds(gains(1.8, 1.7, 1.6) | {threads.FREE: Estimate(1.45, 0.42, 2.2, "ratio", 5)})
     assert noisy.verdict == "undecided"
+    shared = threads.judge_kinds(gains(1.8, 1.7, 1.6) | {threads.HELD: near(1.5)})
+    assert shared.verdict == "undecided" and "Python loop" in shared.reason
     between = threads.judge_kinds(gains(1.8, 1.3, 1.8))
     assert between.verdict == "undecided" and "decoding JPEG" in between.reason
 

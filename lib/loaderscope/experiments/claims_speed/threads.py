@@ -46,6 +46,10 @@ def judge_kinds(gains: dict[str, Estimate]) -> Verdict:
     if not (free.value >= thresholds.GIL_CONTROL_SPEEDUP and free.above(1)):
         reason = "not even zlib gains steadily from a second thread: fewer than 2 cores are free"
         return Verdict.undecided("A3", reason, *said)
+    if gains[HELD].value > thresholds.GIL_LOCKED_SPEEDUP:
+        # Two threads get twice the share of a core that others want too: then everything seems to scale.
+        reason = "even a Python loop seems to gain, which it cannot: other jobs compete for the cores"
+        return Verdict.undecided("A3", reason, *said)
     kinds = {name: scales(gain, free) for name, gain in gains.items() if name not in (FREE, HELD, BESIDE)}
     named = {answer: [name for name, found in kinds.items() if found == answer] for answer in ("yes", "no", "unclear")}
     if named["yes"] and named["no"]:
