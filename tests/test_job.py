@@ -21,6 +21,7 @@ from loaderscope.records import is_measured
 from loaderscope.views import interrupts
 from loaderscope.views import job as jobs
 from loaderscope.views.job import Job
+from loaderscope.views.panels.panel import time_left
 
 RUN = threading.Thread.run.__code__
 
@@ -463,11 +464,11 @@ def test_time_left_follows_the_share_or_the_expected_length(fake_clock):
     job = Job(measure, clock=fake_clock)
     job.start()
     reached[0].wait(5)
-    assert not is_measured(job.status().left_s) and jobs.time_left(job.status()) == "time left unknown"
+    assert not is_measured(job.status().left_s) and time_left(job.status()) == "time left unknown"
     fake_clock.advance(10)
     steps[0].set()
     reached[1].wait(5)
-    assert job.status().left_s == pytest.approx(10) and "10 s left" in jobs.time_left(job.status())
+    assert job.status().left_s == pytest.approx(10) and "10 s left" in time_left(job.status())
     fake_clock.advance(4)
     assert job.status().left_s == pytest.approx(6)
     steps[1].set()
@@ -517,6 +518,7 @@ def test_listeners_are_never_called_on_the_thread_that_can_be_interrupted():
 EXIT = """
 import sys, threading, time
 from loaderscope.views.job import Job
+from loaderscope.views.panels.panel import time_left
 inside = threading.Event()
 def work(job):
     inside.set()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loaderscope.clock import SYSTEM
-from loaderscope.records import NotMeasured, is_measured
+from loaderscope.records import NotMeasured
 from loaderscope.views import interrupts
 
 GAP_S = 0.1  # at most ten messages a second go to the browser
@@ -89,8 +89,6 @@ class Job:
         self._error: BaseException | None = None
         self._trace = ""
         self.listener_error: Exception | None = None
-
-    # --- from outside ----------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> str:
@@ -292,13 +290,6 @@ class Job:
         self.stop()
         if self._thread is not None:
             self._thread.join(LEAVE_S)
-
-
-def time_left(status: Status) -> str:
-    """The estimate in words: "about 12 s left"."""
-    if not is_measured(status.left_s):
-        return "time left unknown"
-    return f"about {status.left_s:.0f} s left" if status.left_s >= 0.5 else "nearly there"
 
 
 def _empty(error: BaseException) -> str:

@@ -19,6 +19,14 @@ ROLES = (
 )
 
 
+INTRO = (
+    "First the loader alone, the step on cached batches, and both together: can the loader matter at all? Then where a"
+    " sample's time goes and why. What can be tried here is tried, before and after in turns. Stop at any time: the"
+    " report then has what was measured until then."
+)
+_STEP_RUNS = "Your step really runs; what it changes is kept: pass state=(model, optimizer) to have it restored."
+
+
 def diagnose_panel(
     loader: Any, step: Callable[[Any], Any] | None = None, state: Iterable[Any] = (), budget_s: float = 60
 ) -> Panel:
@@ -52,7 +60,8 @@ def diagnose_panel(
         job.expect(budget_s)
         return diagnose(loader, step, budget_s=budget_s, role=role, state=state, progress=job.progress)
 
-    panel = Panel("Diagnose your loader", controls, code=code, work=work, show=shown, run_label="Diagnose")
+    intro = INTRO if step is None or state else f"{INTRO} {_STEP_RUNS}"
+    panel = Panel("Diagnose your loader", controls, code=code, work=work, show=shown, intro=intro, run_label="Diagnose")
     after = Afterwards()
     panel.job.listen(after.on_status)
     panel.below.children = (after.ui,)
@@ -60,8 +69,8 @@ def diagnose_panel(
 
 
 def shown(report: Any) -> Shown:
-    """The verdict beside the controls, the whole report below them."""
-    return Shown(line(f"<strong>{words(report.verdict)}</strong>"), more=report._repr_html_())
+    """The whole report, which begins with its verdict."""
+    return Shown(more=report._repr_html_())
 
 
 class Afterwards:
@@ -80,8 +89,8 @@ class Afterwards:
         self.saved = w.HTML()
         self.saver = Job(self._write, [self._on_saved])
         self.save.on_click(lambda _: self.saver.start())
-        row = w.HBox([self.name, self.save, self.saved], layout=w.Layout(flex_flow="row wrap"))
-        self.ui = w.VBox([self.fixes, self.said, row], layout=w.Layout(display="none"))
+        row = w.HBox([self.name, self.save], layout=w.Layout(flex_flow="row wrap"))
+        self.ui = w.VBox([self.fixes, self.said, row, self.saved], layout=w.Layout(display="none"))
         self._own: set[str] = set()
 
     def on_status(self, status: Status) -> None:
@@ -119,7 +128,7 @@ class Afterwards:
     def _on_saved(self, status: Status) -> None:
         self.save.disabled = status.running
         if status.running:
-            self.saved.value = "Saving …"
+            self.saved.value = block("Saving …")
         elif status.error is not None:
             self.saved.value = block(words(_why_not_saved(status.error)))
         elif status.fresh:

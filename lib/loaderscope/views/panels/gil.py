@@ -15,6 +15,11 @@ from loaderscope.views.job import Job
 from loaderscope.views.panels.panel import Panel, Shown, chosen, line, slider, words
 from loaderscope.views.panels.planted import default_gil_choices
 
+INTRO = (
+    "Guess first: do threads help this work? Run calls it on 1, 2 and 4 threads in a child process, between a sleep,"
+    " zlib and a pure-Python loop, and watches how much of the time the GIL is held."
+)
+
 
 def gil_panel(choices: Mapping[str, Any] | None = None, budget_s: float = 12) -> Panel:
     """Pick one of several datasets and check how its `__getitem__` uses the GIL.
@@ -54,7 +59,9 @@ def gil_panel(choices: Mapping[str, Any] | None = None, budget_s: float = 12) ->
         job.progress(f"GIL check of {choice}, in a child process")
         return choice, gil_check(choices[choice], budget_s=budget_s)
 
-    return Panel("Waits, computes, or holds the GIL?", controls, code=code, work=work, show=lambda r: shown(*r))
+    return Panel(
+        "Waits, computes, or holds the GIL?", controls, code=code, work=work, show=lambda r: shown(*r), intro=INTRO
+    )
 
 
 def shown(name: str, check: GilCheck) -> Shown:

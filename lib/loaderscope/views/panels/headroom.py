@@ -7,7 +7,7 @@ from typing import Any
 import ipywidgets as w
 
 from loaderscope.machine import read_environment
-from loaderscope.records import text
+from loaderscope.records import is_measured, text
 from loaderscope.views import html, plots
 from loaderscope.views.job import Job
 from loaderscope.views.panels.loop_model import MAX_WORKERS, LoopModel, PredictedAndMeasured, model, plant
@@ -35,7 +35,7 @@ def headroom_model(
     cores = cores or here
     controls = {
         "load_ms": slider(
-            w.FloatSlider, "Load a sample (ms)", 0.5, max(50.0, load_ms), load_ms, "In one process", step=0.5
+            w.FloatSlider, "Load 1 sample (ms)", 0.5, max(50.0, load_ms), load_ms, "In one process", step=0.5
         ),
         "waiting_percent": slider(
             w.IntSlider,
@@ -48,7 +48,7 @@ def headroom_model(
         ),
         "batch_size": slider(w.IntSlider, "Batch size", 1, max(128, batch_size), batch_size, "Samples in a batch"),
         "step_ms": slider(
-            w.FloatSlider, "Step on a batch (ms)", 1, max(500.0, step_ms), step_ms, "A device's time", step=1
+            w.FloatSlider, "Step, 1 batch (ms)", 1, max(500.0, step_ms), step_ms, "A device's time", step=1
         ),
         "num_workers": slider(w.IntSlider, "num_workers", 0, MAX_WORKERS, num_workers, "0: in the main process"),
         "cores": slider(w.IntSlider, "CPU cores", 1, max(64, cores), cores, "What the workers may use"),
@@ -85,7 +85,7 @@ def shown(result: LoopModel | PredictedAndMeasured) -> Shown:
     verdict = line(words(verdict_of(guess)))
     more = None
     if measured:
-        more = line(words(settings(guess))) + html.record(result)
+        more = line(words(settings(result))) + html.record(result)
         verdict += "".join(line(words(said)) for said in _measured_words(result))
     return Shown(verdict, png, picture.describe(guess, pairs), more)
 
@@ -99,12 +99,15 @@ def verdict_of(guess: LoopModel) -> str:
     )
 
 
-def settings(guess: LoopModel) -> str:
+def settings(result: PredictedAndMeasured) -> str:
     """The numbers a measurement was made with."""
+    guess, environment = result.guess, result.measured.environment
+    busy = is_measured(environment) and environment.busy
+    note = " Other jobs use this machine too: workers queue for a core, which the model does not know." if busy else ""
     return (
         f"Measured with {text.seconds(guess.load_s)} a sample, {text.share(guess.waiting_share)} of it waiting,"
         f" batches of {guess.batch_size}, a step of {text.seconds(guess.step_s)}, num_workers={guess.num_workers};"
-        f" predicted for {guess.cores:.3g} cores, what this machine gave."
+        f" predicted for {guess.cores:.3g} cores, what this machine gave.{note}"
     )
 
 
@@ -113,9 +116,9 @@ def _measured_words(result: PredictedAndMeasured) -> list[str]:
 
 
 def _code(**values: Any) -> str:
-    numbers = ", ".join(f"{name}={value}" for name, value in values.items())
+    numbers = ", ".join(f"{name}={value:g}" for name, value in values.items())
     return (
         "import loaderscope as ls\nfrom loaderscope.views import panels\n\n"
-        f"guess = panels.model({numbers})\n"
+        f"guess = panels.model(\n    {numbers}\n)\n"
         f"ls.headroom(*panels.plant(guess), budget_s={BUDGET_S:g})"
     )

@@ -7,7 +7,9 @@ their own, and never while something is being timed.
 
 from __future__ import annotations
 
+import base64
 import html
+import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +17,12 @@ from typing import Any
 
 import ipywidgets as w
 
-from loaderscope.records import text
-from loaderscope.views.job import Job, Status, time_left
+from loaderscope.records import is_measured, text
+from loaderscope.views.job import Job, Status
 from loaderscope.views.plots.style import clean
 
 LINE = "1px solid var(--jp-border-color1, #999)"
-LEFT = "23em"
+LEFT = "27em"
 _PRE = f"margin:.2em 0;padding:.5em .7em;border:{LINE};overflow-x:auto;white-space:pre;line-height:1.4"
 
 
@@ -30,13 +32,24 @@ def words(value: object) -> str:
 
 
 def block(inner: str) -> str:
-    """HTML that flows as text does; a widget's own line height is made for one line."""
-    return f'<div style="line-height:1.45;max-width:100%;overflow-x:auto">{inner}</div>' if inner else ""
+    """HTML that flows as text does, as wide as there is room: a widget alone has the line height of one line and
+    grows as wide as its longest line of code."""
+    return f'<div style="line-height:1.45;width:0;min-width:100%;overflow-x:auto">{inner}</div>' if inner else ""
 
 
 def line(inner: str) -> str:
     """A paragraph of HTML with little air around it."""
     return f'<p style="margin:.25em 0">{inner}</p>'
+
+
+def image(png: bytes, alt: str) -> str:
+    """A picture with its alternative text, which ipywidgets' own Image cannot carry."""
+    width, height = struct.unpack(">II", png[16:24])  # known at once, so that nothing jumps while it is redrawn
+    data = base64.b64encode(png).decode("ascii")
+    style = "max-width:100%;height:auto;background:white"
+    return (
+        f'<img alt="{words(alt)}" width="{width}" height="{height}" style="{style}" src="data:image/png;base64,{data}">'
+    )
 
 
 def pre(code: str) -> str:
@@ -67,6 +80,7 @@ class Panel:
         show: result -> Shown, called when a run gave one, whole or partial.
         live: `live(**values)` -> Shown, drawn at once when a control changes; must not measure.
         right: a widget in the picture's place, for panels without one.
+        intro: what stands in the verdict's place until there is one.
         run_label: what the start button says.
         left_width: CSS width of the column of controls.
     """
@@ -81,6 +95,7 @@ class Panel:
         show: Callable[[Any], Shown] | None = None,
         live: Callable[..., Shown] | None = None,
         right: w.Widget | None = None,
+        intro: str = "",
         run_label: str = "Run",
         left_width: str = LEFT,
     ):
@@ -94,8 +109,8 @@ class Panel:
         )
         self.bar = w.FloatProgress(min=0.0, max=1.0, tooltip="Share of the run that is done", layout=_wide())
         self.message = w.HTML(block("Ready."), layout=_wide())
-        self.picture = w.Image(format="png", layout=w.Layout(max_width="100%", object_fit="contain", display="none"))
-        self.verdict, self.more, self.code, self.below = w.HTML(), w.HTML(layout=_wide()), w.HTML(), w.VBox()
+        self.picture, self.verdict, self.more, self.code = w.HTML(), w.HTML(block(words(intro))), w.HTML(), w.HTML()
+        self.below = w.VBox()
         self.ui = self._assemble(right, left_width)
         self.run.on_click(self._on_run)
         self.stop.on_click(self._on_stop)
@@ -160,8 +175,7 @@ class Panel:
             self.verdict.value = block(f"✖ This could not be shown: {_error(error)}")
             return
         if shown.picture is not None:
-            self.picture.value, self.picture.tooltip = shown.picture, shown.alt
-            self.picture.layout.display = None
+            self.picture.value = block(image(shown.picture, shown.alt))
         if shown.verdict is not None:
             alt = f"<details><summary>The picture in words</summary>{words(shown.alt)}</details>" if shown.alt else ""
             self.verdict.value = block(shown.verdict + alt)
@@ -218,7 +232,7 @@ class Redraw:
 
 def slider(kind: type[w.Widget], label: str, low: float, high: float, value: float, tip: str, **more: Any) -> w.Widget:
     """A slider with its label and unit, which can also be typed into."""
-    more |= {"style": {"description_width": "10.5em"}, "layout": _wide()}
+    more |= {"style": {"description_width": "11em"}, "layout": _wide()}
     return kind(value, min=low, max=high, description=label, tooltip=tip, **more)
 
 
@@ -247,6 +261,13 @@ def _message(status: Status) -> str:
         trace = f"<details><summary>Traceback</summary>{pre(status.trace)}</details>"
         return f"✖ Failed after {took}: {_error(status.error)}{trace}"
     return "Ready."
+
+
+def time_left(status: Status) -> str:
+    """The estimate in words: "about 12 s left"."""
+    if not is_measured(status.left_s):
+        return "time left unknown"
+    return f"about {status.left_s:.0f} s left" if status.left_s >= 0.5 else "nearly there"
 
 
 def _error(error: BaseException | None) -> str:

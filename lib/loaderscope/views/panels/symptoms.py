@@ -91,11 +91,9 @@ def notebook_link(number: str, folder: Path) -> str:
 
 
 def _rivals(row: Symptom) -> str:
-    known = [(f"<code>{words(id)}</code>", words(CAUSES[id].meaning)) for id in row.rivals]
+    known = [(f'<code style="white-space:nowrap">{words(id)}</code>', words(CAUSES[id].meaning)) for id in row.rivals]
     lines = known + [("something else", words(other)) for other in row.other_rivals]
-    cells = "".join(
-        f"<tr><td style='{_CELL};white-space:nowrap'>{a}</td><td style='{_CELL}'>{b}</td></tr>" for a, b in lines
-    )
+    cells = "".join(f"<tr><td style='{_CELL}'>{a}</td><td style='{_CELL}'>{b}</td></tr>" for a, b in lines)
     table = f'<table style="border-collapse:collapse">{cells}</table>'
     if len(lines) < FOLDED_FROM:
         return table
@@ -103,4 +101,5 @@ def _rivals(row: Symptom) -> str:
 
 
 def _code(words: str, id: str | None) -> str:
-    return f"from loaderscope.diagnosis.symptoms import search\nsearch({words!r})"
+    chosen = f"\nsymptom({id!r})" if id else ""
+    return f"from loaderscope.diagnosis.symptoms import search, symptom\n\nsearch({words!r}){chosen}"
