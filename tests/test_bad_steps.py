@@ -51,7 +51,9 @@ def test_a_step_that_raises_later_ends_the_measurement_and_not_the_report(number
     report = reported(rows(), FailsAt(number), budget_s=1)
     told = f"your step raised ValueError after {number - 1} good call"
     assert any(told in note and "no <such> label" in note for note in report.notes)
-    assert "ValueError" in report.verdict and not causes(report, family="safety")
+    assert not causes(report, family="safety"), "it is not the loader's fault"
+    # What was measured until then may be enough for a verdict on the loader.
+    assert "ValueError" in report.verdict or report.headroom.with_step
     assert "&lt;such&gt;" in report._repr_html_()
 
 

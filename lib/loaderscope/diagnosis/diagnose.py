@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -19,6 +20,7 @@ from loaderscope.diagnosis.wording import no_batches
 from loaderscope.errors import StepFailedError
 from loaderscope.experiments.headroom import headroom, merged
 from loaderscope.experiments.preflight import preflight
+from loaderscope.isolation import signals
 from loaderscope.loaders import LoaderSpec
 from loaderscope.machine import read_environment
 from loaderscope.probes.gil import LEAST_S, gil_check
@@ -71,12 +73,13 @@ def diagnose(
     check_arguments(step, budget_s, checks, role, progress)
     objects = stateful(state)
     spec = LoaderSpec.read(loader)
-    session = _Session(spec, step, float(budget_s), progress, clock)
     with ExitStack() as stack:
         stack.callback(clocks.release)
         stack.enter_context(spec.preserved())
         stack.enter_context(restored(objects))
         try:
+            with signals.held(signal.SIGINT):  # from here on there is a report
+                session = _Session(spec, step, float(budget_s), progress, clock)
             session.run()
         except KeyboardInterrupt:
             session.ended = "interrupted"
