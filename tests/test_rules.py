@@ -41,7 +41,8 @@ def test_the_fix_for_waiting_goes_beyond_the_cores():
 
 
 @pytest.mark.parametrize(
-    ("verdict", "cause"), [("holds-gil", "python-bound"), ("computes", "cpu-bound"), ("serialised", "cpu-bound")]
+    ("verdict", "cause"),
+    [("holds-gil", "python-bound"), ("computes", "cpu-bound"), ("gil-free", "cpu-bound"), ("serialised", "cpu-bound")],
 )
 def test_computing_is_told_apart_by_the_gil(verdict, cause):
     spec = facts()

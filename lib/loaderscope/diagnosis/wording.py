@@ -43,11 +43,11 @@ def _fault(report: Report) -> str:
 def _compute_bound(report: Report) -> str:
     if report.top is not None:
         return _no_step(report)
-    return f"The loader is not the problem (compute-bound): a perfect loader would save {report.headroom.ceiling}."
+    return f"The loader is not the problem (compute-bound): a perfect loader would save {report.headroom.savings}."
 
 
 def _input_bound(report: Report) -> str:
-    saves = f"A perfect loader would save {report.headroom.ceiling}."
+    saves = f"A perfect loader would save {report.headroom.savings}."
     if report.top is None:
         return f"The loop waits for data, and the cause is undecided. {saves}"
     return f"The loop waits for data: {_meaning(report.top)}. {saves}"
@@ -75,7 +75,7 @@ def _undecided(report: Report) -> str:
         return f"Undecided: {room.ceiling.reason}. Run again with a larger budget_s."
     if is_measured(room) and room.with_step and room.ceiling.known:
         return (
-            f"Undecided whether the loader matters: a perfect loader would save {room.ceiling}. "
+            f"Undecided whether the loader matters: a perfect loader would save {room.savings}. "
             "Measure longer with a larger budget_s."
         )
     return "Undecided: too little was measured. Run again with a larger budget_s, or see the notes."

@@ -9,7 +9,7 @@ from loaderscope import arguments
 from loaderscope.clock import SYSTEM
 from loaderscope.loaders import LoaderSpec
 from loaderscope.probes.timing import DEADLINE_S, Limit, Step, join, run_loop
-from loaderscope.records import Comparison, LoopTiming, Outcome, Samples, is_measured
+from loaderscope.records import Comparison, LoopTiming, Outcome, Samples, is_measured, text
 
 ROUNDS = 3
 
@@ -65,7 +65,7 @@ def compare(
         after_label=_label(after),
         before_s=seconds_per_sample(before),
         after_s=seconds_per_sample(after),
-        note=f"{len(sides[0])} turns each, in turns; {'loader and step' if step else 'loader alone'}",
+        note=f"{text.count(len(sides[0]), 'turn')} each, interleaved; {'loader and step' if step else 'loader alone'}",
     )
 
 

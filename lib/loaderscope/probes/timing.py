@@ -43,7 +43,6 @@ class Limit:
         hard = self.hard_seconds or 3 * self.seconds
         return "time" if batches >= self.at_least or seconds >= hard else ""
 
-
     def leaves_no_room(self, seconds: float, start_s: float) -> bool:
         """Whether starting another epoch, which takes start_s, would alone overrun the time."""
         return self.seconds is not None and seconds + start_s > (self.hard_seconds or 3 * self.seconds)

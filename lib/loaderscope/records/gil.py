@@ -14,6 +14,7 @@ from loaderscope.records.samples import Estimate, Samples
 VERDICTS = {
     "waits": "it waits: threads and processes both scale, far beyond the core count",
     "computes": "it computes without the GIL: threads scale up to the cores",
+    "gil-free": "it computes without the GIL; whether threads scale on it could not be tested",
     "holds-gil": "it holds the GIL: threads cannot help, processes can, up to the cores",
     "serialised": "it is serialised by another lock: threads cannot help although the GIL is free",
     "undecided": "undecided",

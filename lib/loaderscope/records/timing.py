@@ -230,6 +230,16 @@ class Headroom(Record):
         return ratio_of_means(self.cached, self.both.step_time, "share", lambda r: 1 - r)
 
     @property
+    def savings(self) -> str | NotMeasured:
+        """The ceiling in words: where its interval reaches below nothing, only its upper end means anything."""
+        ceiling = self.ceiling
+        if not is_measured(ceiling) or not ceiling.known or ceiling.low > 0:
+            return str(ceiling) if is_measured(ceiling) else ceiling
+        if ceiling.high <= 0:
+            return f"nothing (n = {ceiling.n})"
+        return f"at most {text.share(ceiling.high)} (n = {ceiling.n})"
+
+    @property
     def interference(self) -> Estimate | NotMeasured:
         """Both together over what was predicted from each alone; near 1 when they do not disturb each other."""
         if not self.with_step:
@@ -244,7 +254,7 @@ class Headroom(Record):
             out += [
                 Row("step on cached batches", f"{self.cached.estimate()} a batch"),
                 Row("both together", f"{self.both.throughput}"),
-                Row("a perfect loader would save", str(self.ceiling)),
+                Row("a perfect loader would save", self.savings),
                 Row("interference", f"{self.interference} of the time predicted from each alone"),
             ]
         else:

@@ -118,7 +118,7 @@ def _computing(evidence: Evidence, impact: float) -> Finding:
     sentence = f"GIL check: {VERDICTS[gil.verdict]} ({gil.why})"
     if gil.verdict == "holds-gil":
         return Finding("python-bound", "present", impact, (*said, sentence), fixes.for_python_bound(evidence))
-    if gil.verdict in ("computes", "serialised"):
+    if gil.verdict in ("computes", "gil-free", "serialised"):
         return Finding("cpu-bound", "present", impact, (*said, sentence), fixes.for_cpu_bound(evidence))
     return Finding(
         "cpu-bound",

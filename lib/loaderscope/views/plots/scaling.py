@@ -57,6 +57,7 @@ def draw(check: GilCheck, ax: Axes) -> None:
 def title(check: GilCheck) -> str:
     return {
         "waits": "Your __getitem__ waits: threads help, far beyond the cores",
+        "gil-free": "Your __getitem__ computes without the GIL; the cores were too busy to test threads",
         "computes": "Your __getitem__ computes without the GIL: threads help up to the cores",
         "holds-gil": "Your __getitem__ holds the GIL: threads cannot help, processes can",
         "serialised": "Your __getitem__ queues for another lock: threads cannot help",
