@@ -227,3 +227,12 @@ def test_contention_does_not_hide_what_would_be_slow_anyway():
         spec=spec, profile=profile(spec, 0.0, 0.010, 0.006), environment=environment(cores_measured=0.9), **parts
     )
     assert causes(found) == ["cpu-bound"] and any("other jobs" in e for e in found[0].evidence)
+
+
+@pytest.mark.parametrize(("reads_s", "said"), [(0.005, ["cpu-bound"]), (0.002, [])])
+def test_a_dataset_that_explains_only_part_of_the_time_is_at_most_suspected(reads_s, said):
+    """A batch takes 100 ms and two workers read it in 16 / 2 x 5 = 40 ms, or 16: under a third is no suspicion."""
+    spec = facts()
+    parts = {"headroom": room(spec, 0.100, 0.001, 0.100), "profile": profile(spec, 0.0, reads_s)}
+    found = judged(spec=spec, gil=gil(spec, "computes"), **parts)
+    assert causes(found) == [] and causes(found, "undecided") == said

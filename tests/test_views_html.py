@@ -119,8 +119,10 @@ def test_a_report_says_the_verdict_first_then_findings_then_what_is_open():
 
 
 def test_a_report_without_findings_says_so():
-    said = Page(html.report(make_report(findings=()))).said()
+    said = Page(html.report(make_report(findings=(), bound="compute-bound"))).said()
     assert "Nothing wrong was found in what was measured" in said and "Undecided" not in said
+    open_question = Page(html.report(make_report(findings=(), bound="undecided"))).said()
+    assert "none was ruled out" in open_question and "Nothing wrong" not in open_question
 
 
 def test_portability_has_its_own_section():

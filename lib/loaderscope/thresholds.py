@@ -27,6 +27,8 @@ COMPUTING_SHARE = 0.55
 # The time inside the dataset and collate has to explain at least this part of the loader's time per batch, or the
 # cause lies elsewhere (the way back to main, the sampler, starting workers).
 EXPLAINED_SHARE = 0.60
+# Under this part the dataset is not even suspected.
+EXPLAINED_LITTLE = 0.30
 # Run-queue delay above this share makes waiting and computing hard to tell apart, unless our own workers are what
 # fills the cores (they use at least OWN_CPU_SHARE of them).
 QUEUEING_SHARE = 0.30

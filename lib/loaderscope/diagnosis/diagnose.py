@@ -128,8 +128,8 @@ class _Session:
         self._prove()
 
     def _one_shot(self) -> str:
-        """A generator that is no factory's: going through it here would leave nothing for the reader."""
-        if self.spec.kind != "any" or self.spec.factory is not None:
+        """What going through it here would leave empty for the reader; a factory's and a worker's are copies."""
+        if self.spec.factory is not None or self.spec.facts.workers:
             return ""
         checks = self.evidence.preflight.checks
         return next((check.text for check in checks if check.cause == "one-shot-iterator"), "")
@@ -147,6 +147,9 @@ class _Session:
             return False
         self.doing("first items, in a child process")
         outcome = first_look(self.spec, self.deadline_s)
+        if outcome.ok and outcome.value and self.spec.factory is None:
+            self._nothing_to_iterate("its dataset gives out one and the same iterator, which would be used up")
+            return True
         if outcome.ok or outcome.status == "exception":
             # The same exception would be raised in the reader's process: the loop there will tell it better.
             return False

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pickle
+from itertools import islice
 from typing import Any
+
+from torch.utils.data import IterableDataset
 
 from loaderscope import isolation
 from loaderscope.loaders import LoaderSpec
@@ -17,7 +20,11 @@ FRESH_LEAST_S = 3.0
 
 
 def first_look(spec: LoaderSpec, deadline_s: float) -> Outcome:
-    """Iterate the first batches in a forked child."""
+    """Iterate the first batches in a forked child.
+
+    Returns:
+        Outcome; where it is ok, its value says whether the dataset would be used up by iterating it (see `_hands_out_one_iterator`).
+    """
     return isolation.run_in_child(_first_batches, spec.loader, deadline_s=deadline_s, method="fork")
 
 
@@ -32,10 +39,18 @@ def second_look(spec: LoaderSpec, deadline_s: float) -> Outcome | NotMeasured:
     return isolation.run_in_child(_first_batches, spec.loader, deadline_s=deadline_s, method="spawn")
 
 
-def _first_batches(loader: Any) -> int:
-    count = 0
-    for _ in loader:
-        count += 1
-        if count >= BATCHES:
-            break
-    return count
+def _first_batches(loader: Any) -> bool:
+    for _ in islice(loader, BATCHES):
+        pass
+    return _hands_out_one_iterator(getattr(loader, "dataset", None))
+
+
+def _hands_out_one_iterator(dataset: Any) -> bool:
+    """Whether each `iter()` of an iterable dataset gives the same iterator, as far along as it is.
+
+    A dataset that is its own iterator may start over in `__iter__`: the preflight looks at those.
+    """
+    if not isinstance(dataset, IterableDataset):
+        return False
+    first = iter(dataset)
+    return first is not dataset and first is iter(dataset)

@@ -144,9 +144,7 @@ class Report(Record):
             out.append(_finding_row(finding))
             out += [Row("  evidence", e) for e in finding.evidence]
             out += [Row("  fix", f"{f.title} ({f.proof})") for f in finding.fixes if f.recommended]
-            out += [
-                Row("  tried", f"{f.title}: did not help here ({f.proof})") for f in finding.fixes if not f.recommended
-            ]
+            out += [Row("  tried", f"{f.title}: {f.refusal} ({f.proof})") for f in finding.fixes if not f.recommended]
         if is_measured(self.headroom) and self.headroom.alone.batches:
             out += self.headroom.rows()
         out += [Row("note", n) for n in self.notes]

@@ -88,6 +88,14 @@ class Fix:
         return self.verified.verdict == "helped" or (self.verified.verdict == "undecided" and leans)
 
     @property
+    def refusal(self) -> str:
+        """Why it is not recommended, or ""."""
+        if self.recommended:
+            return ""
+        said = {"hurt": "it made things slower", "no difference": "it made no difference"}
+        return f"tried here, and {said.get(self.verified.verdict, 'nothing shows that it helps')}"
+
+    @property
     def proof(self) -> str:
         """What the reader is told about its effect."""
         if self.verified is not None:

@@ -46,7 +46,7 @@ def fix(fx: Fix, number: int | None = None, opened: bool = False) -> str:
         opened: show the numbers behind the effect unfolded.
     """
     name = f"Fix {number}: " if number is not None else ""
-    refused = "" if fx.recommended else "✖ Not recommended, tried here and did not help. "
+    refused = "" if fx.recommended else f"✖ Not recommended: {fx.refusal}. "
     parts = [
         f"<p>{refused}<strong>{name}{_text(fx.title)}</strong></p>",
         f'<pre style="{_CODE}"><code>{_text(fx.code)}</code></pre>',
@@ -89,7 +89,7 @@ def report(rep, level: int = 3, opened: bool = False) -> str:
     present = [pair for pair in numbered if pair[0].verdict == "present"]
     undecided = [pair for pair in numbered if pair[0].verdict == "undecided"]
     portability = _numbered(getattr(rep, "portability", ()))
-    nothing = "<p>Nothing wrong was found in what was measured.</p>"
+    nothing = f"<p>{_nothing_found(rep)}</p>"
     parts = [
         f'<p style="font-size:1.3em;font-weight:600;line-height:1.35">{_text(rep.verdict)}</p>',
         picture(rep, headline=False),
@@ -252,3 +252,10 @@ _PAGE = """<!DOCTYPE html>
 </body>
 </html>
 """
+
+
+def _nothing_found(rep) -> str:
+    """Said in place of findings: that there are none means little where the question is still open."""
+    if getattr(rep, "bound", "") in ("compute-bound", "no step"):
+        return "Nothing wrong was found in what was measured."
+    return "No cause was found, and none was ruled out: too little is known."

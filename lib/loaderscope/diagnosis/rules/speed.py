@@ -71,12 +71,12 @@ def _inside(evidence: Evidence, split: costs.Shares) -> Finding | None:
     if not evidence.with_step and profile.wall.mean < thresholds.CHEAP_SAMPLE_S:
         return None
     part = costs.explained(evidence)
-    if part is not None and part < thresholds.EXPLAINED_SHARE:
+    if part is not None and part < thresholds.EXPLAINED_LITTLE:
         return None
-    shares = profile.shares
-    busy = shares["waiting"] + shares["computing"]
-    waiting = shares["waiting"] / busy if busy > 0 else 0.0
+    waiting = _waiting_part(profile.shares)
     impact = min(1.0, split.own)
+    if part is not None and part < thresholds.EXPLAINED_SHARE:
+        return _unexplained(evidence, impact, waiting, part)
     if waiting >= thresholds.WAITING_SHARE:
         return _io_latency(evidence, impact * waiting)
     if 1 - waiting >= thresholds.COMPUTING_SHARE:
@@ -90,6 +90,21 @@ def _inside(evidence: Evidence, split: costs.Shares) -> Finding | None:
         fixes.for_io_latency(evidence),
         "waiting and computing are about equal: try the fix for each",
     )
+
+
+def _waiting_part(shares: dict[str, float]) -> float:
+    """Waiting as a part of waiting and computing together."""
+    busy = shares["waiting"] + shares["computing"]
+    return shares["waiting"] / busy if busy > 0 else 0.0
+
+
+def _unexplained(evidence: Evidence, impact: float, waiting: float, part: float) -> Finding:
+    """The dataset does not account for the loader's time: what it does most is only suspected."""
+    n = evidence.headroom.alone.step_time.n
+    outside = f"dataset and collate account for {text.share(part)} of the loader's time a batch (n = {n} batches)"
+    decide = "run again on a quieter machine; if it stays so, the time goes into bringing batches to the main process"
+    cause, cost = ("io-latency", waiting) if waiting >= 0.5 else ("cpu-bound", 1 - waiting)
+    return Finding(cause, "undecided", impact * cost, (*_sample_sentence(evidence), outside), (), decide)
 
 
 def _io_latency(evidence: Evidence, impact: float) -> Finding:
