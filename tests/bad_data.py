@@ -83,6 +83,32 @@ class Stream(IterableDataset):
             k += 1
 
 
+class Once(IterableDataset):
+    """Hands out one iterator, however often it is asked."""
+
+    def __init__(self):
+        self.rows = iter([torch.zeros(4)] * SAMPLES)
+
+    def __iter__(self):
+        return self.rows
+
+
+class Itself(IterableDataset):
+    """Its own iterator, which goes on where it stopped."""
+
+    def __init__(self):
+        self.left = SAMPLES
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
+        return torch.zeros(4)
+
+
 class IterRaises:
     def __iter__(self):
         raise OSError("no <such> drive: Müller/名前")

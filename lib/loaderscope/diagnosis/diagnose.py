@@ -11,13 +11,13 @@ from typing import Any
 from loaderscope import clock as clocks
 from loaderscope import thresholds
 from loaderscope.diagnosis import costs, proofs, rules
-from loaderscope.diagnosis.evidence import Evidence
+from loaderscope.diagnosis.evidence import Evidence, fault_of, loops_of
 from loaderscope.diagnosis.first_look import first_look, second_look
 from loaderscope.diagnosis.report import Report
 from loaderscope.diagnosis.request import check_arguments, refuse_while_spawning
-from loaderscope.diagnosis.state import CountedStep, restored, stateful
+from loaderscope.diagnosis.silence import hang_deadline_s
+from loaderscope.diagnosis.state import CountedStep, restored, stateful, step_failed
 from loaderscope.diagnosis.wording import no_batches
-from loaderscope.errors import StepFailedError
 from loaderscope.experiments.headroom import headroom, merged
 from loaderscope.experiments.preflight import preflight
 from loaderscope.isolation import signals
@@ -25,7 +25,7 @@ from loaderscope.loaders import LoaderSpec
 from loaderscope.machine import read_environment
 from loaderscope.probes.gil import LEAST_S, gil_check
 from loaderscope.probes.stages import profile_stages
-from loaderscope.records import Headroom, LoopTiming, NotMeasured, Outcome, is_measured, text
+from loaderscope.records import Headroom, NotMeasured, Outcome, is_measured, text
 
 # How the budget is divided: bound before blame, then where, then why; the rest proves the leading fix.
 # Where the first rounds leave it open whether the loader matters, more of them are worth their time.
@@ -98,7 +98,7 @@ class _Session:
         self.notes: list[str] = []
         self.findings: tuple = ()
         self.evidence = Evidence(spec.facts, read_environment(measure=False, clock=clock), step is not None)
-        self.deadline_s = _deadline(spec, budget_s)
+        self.deadline_s = hang_deadline_s(spec.facts, budget_s)
 
     @property
     def left_s(self) -> float:
@@ -166,10 +166,10 @@ class _Session:
     def _headroom(self) -> None:
         share = HEADROOM_SHARE if self.step else HEADROOM_SHARE / 2
         room = self._measure_headroom(share * self.budget_s)
-        self.add(headroom=room, fault=_fault_of(room))
+        self.add(headroom=room, fault=fault_of(room))
         if self._goes_on(room) and costs.bound(self.evidence) == "undecided" and self.left_s > 0.5 * self.budget_s:
             more = self._measure_headroom(MORE_SHARE * self.budget_s)
-            self.add(headroom=merged(room, more), fault=_fault_of(more))
+            self.add(headroom=merged(room, more), fault=fault_of(more))
             self._goes_on(more)
 
     def _measure_headroom(self, seconds: float) -> Headroom:
@@ -186,10 +186,10 @@ class _Session:
 
     def _goes_on(self, room: Headroom) -> bool:
         """Note how a measurement of the headroom ended; False where there is no point in measuring on."""
-        fault = _fault_of(room)
+        fault = fault_of(room)
         if fault is not None and fault.where == "step":
             self._step_fault(fault)
-        if any(loop.ended == "interrupted" for loop in _loops(room)):
+        if any(loop.ended == "interrupted" for loop in loops_of(room)):
             self.ended = "interrupted"
         if not room.alone.batches and fault is None and self.ended == "complete":
             self.notes.append(no_batches(self.spec.facts))
@@ -198,12 +198,7 @@ class _Session:
 
     def _step_fault(self, fault: Outcome) -> None:
         if not self.step.done:
-            raise StepFailedError(
-                "Your step raised on the first batch it was given",
-                seen=f"{fault.error_type}: {fault.error_text}",
-                likely="step= takes one batch as the loader gives it; moving it to the device is the step's own work",
-                way_out="call step(next(iter(loader))) by hand, or leave step= out to look at the loader alone",
-            ) from fault.value
+            raise step_failed(fault) from fault.value
         fault.value.with_traceback(None)  # its frames would keep the reader's batch alive as long as the report
         self.notes.append(
             f"your step raised {fault.error_type} after {text.count(self.step.done, 'good call')}: {fault.error_text}"
@@ -304,19 +299,3 @@ class _Session:
             ended=self.ended,
             notes=tuple(self.notes),
         )
-
-
-def _deadline(spec: LoaderSpec, budget_s: float) -> float:
-    """Seconds without a batch that count as a hang."""
-    t = thresholds
-    forked = spec.facts.start_method == "fork" or not spec.facts.workers
-    least = t.HANG_MIN_S if forked else max(t.HANG_MIN_S, min(t.HANG_FRESH_S, budget_s + t.HANG_OVERRUN_S))
-    return min(max(t.HANG_SHARE_OF_BUDGET * budget_s, least), t.HANG_MAX_S)
-
-
-def _loops(room: Headroom) -> list[LoopTiming]:
-    return [loop for loop in (room.both, room.alone) if is_measured(loop)]
-
-
-def _fault_of(room: Headroom) -> Outcome | None:
-    return next((loop.fault for loop in _loops(room) if loop.fault is not None), None)

@@ -9,6 +9,7 @@ from loaderscope.records import (
     GilCheck,
     Headroom,
     LoaderFacts,
+    LoopTiming,
     NotMeasured,
     Outcome,
     Preflight,
@@ -40,3 +41,13 @@ class Evidence(Record):
         return tuple(
             Row(name, "measured" if is_measured(getattr(self, name)) else str(getattr(self, name))) for name in parts
         )
+
+
+def loops_of(room: Headroom) -> list[LoopTiming]:
+    """The loops of a headroom measurement, both together first."""
+    return [loop for loop in (room.both, room.alone) if is_measured(loop)]
+
+
+def fault_of(room: Headroom) -> Outcome | None:
+    """What ended one of its loops badly."""
+    return next((loop.fault for loop in loops_of(room) if loop.fault is not None), None)

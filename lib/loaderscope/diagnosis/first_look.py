@@ -23,7 +23,7 @@ def first_look(spec: LoaderSpec, deadline_s: float) -> Outcome:
     """Iterate the first batches in a forked child.
 
     Returns:
-        Outcome; where it is ok, its value says whether the dataset would be used up by iterating it (see `_hands_out_one_iterator`).
+        Outcome; where it is ok, its value says whether iterating would use the dataset up.
     """
     return isolation.run_in_child(_first_batches, spec.loader, deadline_s=deadline_s, method="fork")
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from loaderscope.errors import BadInputError, LoaderscopeError
+from loaderscope.errors import BadInputError, LoaderscopeError, StepFailedError
 from loaderscope.isolation import signals
+from loaderscope.records import Outcome
 
 WAY_OUT = "pass the model and the optimizer: state=(model, optimizer)"
 
@@ -113,3 +114,13 @@ class CountedStep:
         result = self.step(batch)
         self.done += 1
         return result
+
+
+def step_failed(fault: Outcome) -> StepFailedError:
+    """The error for a step that raised on the first batch it was given."""
+    return StepFailedError(
+        "Your step raised on the first batch it was given",
+        seen=f"{fault.error_type}: {fault.error_text}",
+        likely="step= takes one batch as the loader gives it; moving it to the device is the step's own work",
+        way_out="call step(next(iter(loader))) by hand, or leave step= out to look at the loader alone",
+    )
