@@ -55,7 +55,8 @@ def bound(evidence: Evidence) -> str:
     if not enough_batches(evidence):
         return "undecided"
     stall = evidence.headroom.both.stall_fraction
-    if stall.below(thresholds.STALL_NEGLIGIBLE) and split.ceiling.below(thresholds.CEILING_SMALL):
+    hardly_waits = stall.below(thresholds.STALL_NEGLIGIBLE) and split.ceiling.below(thresholds.CEILING_SMALL)
+    if hardly_waits or split.ceiling.below(thresholds.CEILING_WORTH_IT):
         return "compute-bound"
     return "input-bound" if split.ceiling.above(thresholds.CEILING_WORTH_IT) else "undecided"
 
