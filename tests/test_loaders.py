@@ -1171,8 +1171,10 @@ STRUCTURES = st.recursive(
 
 @hypothesis.given(STRUCTURES)
 def test_the_quick_look_sees_what_the_careful_one_sees(batch):
-    assert batches._first_candidate(batch) == next(iter(batches._plausible(batch)), None)
-    assert batches._first_field(batch) == next(batches._fields(batch, 0), None)
+    careful = next(iter(batches._plausible(batch)), None)
+    fields = next(batches._fields(batch, 0), None)
+    assert batches.SampleCounter(None, default_collate=False).count(batch) == careful
+    assert batches.SampleCounter(None, default_collate=True).count(batch) == (careful if fields is None else fields)
 
 
 def test_a_full_batch_teaches_the_reading_that_a_shorter_one_is_counted_with():

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from loaderscope.records import Estimate, Row, text
 CPU_SHARE_LOOP, CPU_SHARE_PROFILE, THROUGHPUT_KEPT = 1.01, 1.03, 0.80
 QUICK_PAIRS = 2
 IN_MEMORY, READY = "time_loop on rows in memory", "time_loop on ready batches"
+CHEAP = "profile_stages on cheap samples"
 
 
 # --- cases --------------------------------------------------------------------------------------------------------
@@ -147,34 +149,37 @@ def cheap_targets(result: Result) -> list[Target]:
     return [Target(promise, kept, at_most(slower, 1 / THROUGHPUT_KEPT))]
 
 
-def cases(folder: str, quick: bool) -> list[Case]:
-    images, batches, rows = (32, 300, 1000) if quick else (192, 20_000, 10_000)
-    files = samples.make_images(folder, images, size=160 if quick else None, progress=False)
-    jpegs = {workers: photographs(files, workers) for workers in (2, 0)}
+def on_photographs(files: tuple[Path, ...]) -> list[Case]:
+    """Both calls with 2 workers and with none. A profile covers 2 epochs: about its default of 4 s."""
+    batches = len(photographs(files, 0))
+    photos = f"{len(files)} photographs, decoded and cropped to 224 pixels, batches of {BATCH}"
+    out = []
+    for workers in (2, 0):
+        loader, what = photographs(files, workers), f"{photos}, num_workers={workers}"
+        name = f"time_loop on photographs, {workers} workers"
+        out.append(Case(name, what, bare(loader), timed(loader), batches, targets=loop_targets))
+    for workers in (2, 0):
+        loader, what = photographs(files, workers), f"{photos}, num_workers={workers}, 2 epochs"
+        what += "" if workers else " (the profile in a child process, whose start is most of its cost)"
+        name, sides = f"profile_stages on photographs, {workers} workers", (bare(loader, 2), profiled(loader, 2))
+        out.append(Case(name, what, *sides, 2 * batches, targets=profile_targets))
+    loader, none = photographs(files, 2), "the same loop on both sides: what the machine alone makes of a pair"
+    out.append(Case("plain against plain, photographs, 2 workers", none, bare(loader), bare(loader), batches))
+    return out
+
+
+def from_memory(batches: int, rows: int) -> list[Case]:
     memory, ready, cheap = in_memory(batches), Ready(batches), cheap_rows(rows)
-    photos = f"{images} photographs, decoded and cropped to 224 pixels, batches of {BATCH}"
-    made = [
-        Case(
-            f"{call} on photographs, {w} workers", f"{photos}, num_workers={w}",
-            bare(jpegs[w]), side(jpegs[w]), len(jpegs[w]), targets=targets,
-        )
-        for call, side, targets in (
-            ("time_loop", timed, loop_targets), ("profile_stages", profiled, profile_targets),
-        )
-        for w in (2, 0)
-    ]  # fmt: skip
-    none = "the same loop on both sides: what the machine alone makes of a pair"
+    small, empty = (
+        "DataLoader on tensors, batches of 4, num_workers=0",
+        "a list of batches: nothing but the loop itself",
+    )
+    cheapest = "pictures of 32 x 32 pixels from memory, num_workers=1"
     return [
-        *made[:2],
-        Case("plain against plain, photographs, 2 workers", none, bare(jpegs[2]), bare(jpegs[2]), len(jpegs[2])),
-        Case(IN_MEMORY, "DataLoader on tensors, batches of 4, num_workers=0", bare(memory), timed(memory), batches),
-        Case(READY, "a list of batches: nothing but the loop itself", bare(ready), timed(ready), batches),
-        *made[2:],
-        Case(
-            "profile_stages on cheap samples", "pictures of 32 x 32 pixels from memory, num_workers=1",
-            plain(cheap), profiled(cheap), rows, "sample", cheap_targets,
-        ),
-    ]  # fmt: skip
+        Case(IN_MEMORY, small, bare(memory), timed(memory), batches),
+        Case(READY, empty, bare(ready), timed(ready), batches),
+        Case(CHEAP, cheapest, plain(cheap), profiled(cheap), rows, "sample", cheap_targets),
+    ]
 
 
 # --- writing ------------------------------------------------------------------------------------------------------
@@ -208,8 +213,10 @@ def main(words: list[str] | None = None) -> None:
     pairs = QUICK_PAIRS if args.quick else args.pairs
     torch.set_num_threads(1)  # as in workers; idle threads that spin would drown the percent that is looked for
     machine, results = ls.read_environment(), []
+    images, batches, rows = (32, 300, 1000) if args.quick else (384, 10_000, 10_000)
     with tempfile.TemporaryDirectory(prefix="loaderscope-bench-") as folder:
-        for case in cases(folder, args.quick):
+        files = samples.make_images(folder, images, size=160 if args.quick else None, progress=False)
+        for case in on_photographs(files) + from_memory(batches, rows):
             began = time.perf_counter()
             results.append(Result(case, run_pairs(case.plain, case.watched, pairs)))
             print(f"{case.name}: {pairs} pairs in {time.perf_counter() - began:.0f} s", flush=True)

@@ -89,6 +89,8 @@ def step(batch: Any) -> None:
 
 
 def plain(loader: Any) -> Call:
+    """Tells the seconds from the first batch to the last."""
+
     def run() -> float:
         first = last = math.nan
         for batch in loader:
@@ -100,12 +102,13 @@ def plain(loader: Any) -> Call:
     return run
 
 
-def bare(loader: Any) -> Call:
-    """The plain loop without a reading of the clock: what `time_loop` is compared with."""
+def bare(loader: Any, epochs: int = 1) -> Call:
+    """The plain loop without a reading of the clock."""
 
     def run() -> None:
-        for batch in loader:
-            step(batch)
+        for _ in range(epochs):
+            for batch in loader:
+                step(batch)
 
     return run
 
@@ -119,11 +122,14 @@ def timed(loader: Any) -> Call:
     return run
 
 
-def profiled(loader: DataLoader) -> Call:
+def profiled(loader: DataLoader, epochs: int = 1) -> Call:
+    """Tells what `plain` tells, as the spans have it; sensible for one worker only."""
+    expected = epochs * len(loader.dataset)
+
     def run() -> float:
-        profile = ls.profile_stages(loader, batches=len(loader), seconds=600)
-        if profile.fault is not None or profile.n + profile.lost < len(loader.dataset):
-            raise RuntimeError(f"profile_stages saw {profile.n} of {len(loader.dataset)} samples: {profile.fault}")
+        profile = ls.profile_stages(loader, batches=epochs * len(loader), seconds=600)
+        if profile.fault is not None or profile.n + profile.lost < expected:
+            raise RuntimeError(f"profile_stages saw {profile.n} of {expected} samples: {profile.fault}")
         # From the first sample of the second batch to the end of the last: what main sees between first and last.
         return profile.start_s[-1] + profile.wall_s[-1] - profile.start_s[loader.batch_size]
 
