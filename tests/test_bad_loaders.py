@@ -74,7 +74,7 @@ def test_a_length_that_is_too_large_is_an_index_error_with_its_index(workers):
 
 
 def test_a_length_that_is_too_small_is_what_is_read():
-    report = reported(DataLoader(bad.SaysLength(10), batch_size=4), budget_s=1)
+    report = reported(DataLoader(bad.SaysLength(10), batch_size=4), budget_s=0.3)
     assert sum(report.timing.samples[:3]) == 10 and not causes(report, family="safety")
 
 
@@ -152,6 +152,7 @@ def test_single_instruments_take_odd_samples_too():
 # --- iterables --------------------------------------------------------------------------------------------------------
 
 
+@slow
 @pytest.mark.parametrize("thing", [bad.Endless(), DataLoader(bad.Stream(), batch_size=4)], ids=["iterable", "stream"])
 def test_what_has_no_end_is_measured_for_its_time(thing):
     report = reported(thing, bad.ignore, budget_s=1)
@@ -182,6 +183,7 @@ def test_what_can_be_gone_through_once_is_left_to_the_reader(make):
     assert len(list(iterator)) == (200 if make is numbered else 0)
 
 
+@slow
 @WORKERS
 def test_a_dataset_that_can_be_gone_through_once_is_left_to_the_reader(workers):
     for dataset in (bad.Once(), bad.Itself()):
@@ -193,7 +195,7 @@ def test_a_dataset_that_can_be_gone_through_once_is_left_to_the_reader(workers):
 
 
 def test_a_function_that_makes_the_generator_is_measured():
-    report = reported(numbered, bad.ignore, budget_s=1)
+    report = reported(numbered, bad.ignore, budget_s=0.3)
     assert report.timing.batches and not causes(report, family="safety")
 
 
@@ -237,7 +239,7 @@ def test_what_a_spawned_worker_cannot_be_sent_is_named_where_only_starting_it_sh
 @slow
 def test_a_spawned_worker_of_an_importable_dataset_works():
     loader = DataLoader(bad.Rows(400), batch_size=4, num_workers=1, multiprocessing_context="spawn")
-    report = reported(loader, bad.ignore, budget_s=12)
+    report = reported(loader, bad.ignore, budget_s=8)
     assert report.timing.batches and not [c for c in causes(report, family="safety") if c != "hang"]
 
 
@@ -276,7 +278,7 @@ def test_a_batch_that_cannot_leave_its_worker_is_a_wait_for_nothing(capfd):
 
 
 @slow
-@pytest.mark.parametrize("after_s", [0.3, 1.2, 2.5])
+@pytest.mark.parametrize("after_s", [0.3, 1.0])
 def test_a_worker_killed_from_outside_is_told(after_s):
     killed, me = [], psutil.Process()
 
@@ -295,6 +297,5 @@ def test_a_worker_killed_from_outside_is_told(after_s):
     finally:
         timer.cancel()
         timer.join()
-    if not killed:
-        pytest.skip("no worker ran at that moment")
+    assert killed, "no worker ran at that moment"
     assert "SIGKILL" in json.dumps(report.to_dict()), "no finding, and no word on what was not measured or tried"

@@ -46,7 +46,7 @@ def test_a_step_that_raises_at_once_is_told_before_anything_else(workers):
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-@pytest.mark.parametrize("number", [2, 5, 200])
+@pytest.mark.parametrize("number", [2, 5, pytest.param(200, marks=slow)])
 def test_a_step_that_raises_later_ends_the_measurement_and_not_the_report(number):
     report = reported(rows(), FailsAt(number), budget_s=1)
     told = f"your step raised ValueError after {number - 1} good call"
@@ -92,7 +92,7 @@ def mutate(batch):
 
 @WORKERS
 def test_a_step_may_pop_keys_and_write_into_tensors(workers):
-    report = reported(load(mapping, workers), mutate, budget_s=1.5)
+    report = reported(load(mapping, workers), mutate, budget_s=0.8)
     assert not report.notes or not any("raised" in note for note in report.notes)
     assert is_measured(report.headroom.cached_s) and len(report.headroom.cached_s) > 8
 
@@ -126,8 +126,8 @@ def test_a_slow_step_that_fits_is_measured():
 
 
 def test_what_a_step_returns_is_of_no_interest():
-    for result in (None, torch.zeros(2, requires_grad=True), NotImplemented, StopIteration):
-        assert reported(rows(), lambda batch, result=result: result, budget_s=0.5).steps_run > 1
+    for result in (torch.zeros(2, requires_grad=True), StopIteration):
+        assert reported(rows(), lambda batch, result=result: result, budget_s=0.2).steps_run > 1
 
 
 def test_a_step_that_ends_the_iteration_is_an_error_of_the_step():
@@ -192,7 +192,7 @@ def test_model_optimizer_and_generators_come_back_bit_by_bit(trained, rng_unchan
     np.random.set_state(states[1])
     random.setstate(states[2])
     before = everything(model, optimizer)
-    report = reported(DataLoader(Rows(), batch_size=4, shuffle=True), step, budget_s=1, state=(model, optimizer))
+    report = reported(DataLoader(Rows(), batch_size=4, shuffle=True), step, budget_s=0.5, state=(model, optimizer))
     assert report.steps_run > 1 and report.state_restored and not any("kept" in note for note in report.notes)
     assert same(everything(model, optimizer), before)
 
@@ -219,7 +219,7 @@ def test_what_was_changed_is_put_back_after_a_step_that_raised():
 
 
 def test_without_a_state_the_report_says_how_often_the_step_ran():
-    report = reported(rows(), lambda batch: None, budget_s=0.5)
+    report = reported(rows(), lambda batch: None, budget_s=0.2)
     assert not report.state_restored and any(f"ran {report.steps_run:,} times" in note for note in report.notes)
 
 
@@ -257,7 +257,7 @@ def test_a_shuffled_loader_goes_on_where_it_was(rng_unchanged):
     generator = torch.Generator().manual_seed(3)
     loader = DataLoader(Rows(), batch_size=4, shuffle=True, generator=generator)
     before, folder = generator.get_state(), os.getcwd()
-    reported(loader, lambda batch: torch.rand(3), budget_s=0.5)
+    reported(loader, lambda batch: torch.rand(3), budget_s=0.2)
     assert torch.equal(generator.get_state(), before) and os.getcwd() == folder
 
 

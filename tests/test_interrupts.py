@@ -199,10 +199,8 @@ def test_after_parallel_torch_operations_in_the_main_process(workers, tmp_path):
     assert "threads 2" in out and "batches 0" not in out and "hang" not in out
 
 
-@pytest.mark.parametrize("folder", ["/proc", "/sys"])
-def test_in_a_folder_that_cannot_be_written(folder, tmp_path):
-    if not os.path.isdir(folder):
-        pytest.skip(f"no {folder} here")
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="no /proc here")
+def test_in_a_folder_that_cannot_be_written(tmp_path):
     script = Script(tmp_path, """
         if __name__ == "__main__":
             for workers in (0, 1):
@@ -211,7 +209,7 @@ def test_in_a_folder_that_cannot_be_written(folder, tmp_path):
                 ls.diagnose([1, 2, 3], budget_s=0.5).save("report.html")
             except ls.errors.RecordError as error:
                 print(error)
-        """.replace("ls.errors", "__import__('loaderscope.errors').errors"), cwd=folder)  # fmt: skip
+        """.replace("ls.errors", "__import__('loaderscope.errors').errors"), cwd="/proc")  # fmt: skip
     out, err = script.end()
     assert script.process.returncode == 0, err
     assert out.count("loaderscope report") == 2 and "could not be written" in out and "Traceback" not in err

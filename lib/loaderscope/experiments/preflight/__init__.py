@@ -23,11 +23,11 @@ def preflight(loader: Any = None, *, measure: bool = True) -> Preflight:
     Raises:
         BadInputError: `loader` is none of these.
     """
-    environment = read_environment(measure=measure)
-    checks = machine_checks(environment, unusable_gpu())
-    if loader is None:
-        return Preflight(environment, NotMeasured("no loader was given"), checks)
     from loaderscope.loaders import LoaderSpec
 
-    spec = loader if isinstance(loader, LoaderSpec) else LoaderSpec.read(loader)
+    spec = loader if loader is None or isinstance(loader, LoaderSpec) else LoaderSpec.read(loader)
+    environment = read_environment(measure=measure)
+    checks = machine_checks(environment, unusable_gpu())
+    if spec is None:
+        return Preflight(environment, NotMeasured("no loader was given"), checks)
     return Preflight(environment, spec.facts, checks + loader_checks(spec.facts, environment, spec.loader))
