@@ -6,6 +6,7 @@ import json
 from collections import Counter
 
 import pytest
+
 from loaderscope import claims
 from loaderscope.claims import CLAIMS, LedgerRow, Verdict, ledger_rows
 from loaderscope.diagnosis.causes import CAUSES
