@@ -229,8 +229,16 @@ def test_no_images_is_fine(tmp_path):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"n": -1}, {"n": 2.0}, {"n": True}, {"n": "3"},
-        {"size": 0}, {"size": 128.0}, {"quality": 0}, {"quality": 101}, {"classes": -1}, {"seed": None},
+        {"n": -1},
+        {"n": 2.0},
+        {"n": True},
+        {"n": "3"},
+        {"size": 0},
+        {"size": 128.0},
+        {"quality": 0},
+        {"quality": 101},
+        {"classes": -1},
+        {"seed": None},
     ],
     ids=str,
 )
