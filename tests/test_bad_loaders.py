@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import threading
-
-import psutil
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -275,27 +270,3 @@ def test_a_sample_that_forks_is_only_slow(workers):
 def test_a_batch_that_cannot_leave_its_worker_is_a_wait_for_nothing(capfd):
     report = reported(load(bad.number, 2, collate_fn=bad.unsendable), bad.ignore)
     assert report.findings[0].cause == "hang" and "Can't pickle" in capfd.readouterr().err
-
-
-@slow
-@pytest.mark.parametrize("after_s", [0.3, 1.0])
-def test_a_worker_killed_from_outside_is_told(after_s):
-    killed, me = [], psutil.Process()
-
-    def kill():
-        for process in me.children():
-            with contextlib.suppress(psutil.Error):  # it may have ended meanwhile
-                # Only what was forked from here, and not multiprocessing's own helpers.
-                if process.cmdline() == me.cmdline() and not killed:
-                    process.kill()
-                    killed.append(process.pid)
-
-    timer = threading.Timer(after_s, kill)
-    timer.start()
-    try:
-        report = reported(load(bad.slow, 2), bad.ignore, budget_s=4)
-    finally:
-        timer.cancel()
-        timer.join()
-    assert killed, "no worker ran at that moment"
-    assert "SIGKILL" in json.dumps(report.to_dict()), "no finding, and no word on what was not measured or tried"
