@@ -93,7 +93,16 @@ def test_interference_needs_both_the_slowdown_and_the_demand():
     fighting = room(spec, 0.060, 0.060, 0.110, loader_cpu_s=0.115, step_cpu_s=0.110)
     assert causes(judged(spec=spec, headroom=fighting, **parts)) == ["interference"]
     idle = room(spec, 0.060, 0.060, 0.110, loader_cpu_s=0.002, step_cpu_s=0.002)
-    assert "interference" not in causes(judged(spec=spec, headroom=idle, **parts))
+    waits = {**parts, "profile": profile(spec, 0.007, 0.0001)}
+    assert "interference" not in causes(judged(spec=spec, headroom=idle, **waits))
+
+
+def test_starting_workers_is_no_demand_for_cores():
+    """Short epochs: starting workers costs 1 s of CPU a batch here, reading the samples next to nothing."""
+    spec = facts()
+    slowed = room(spec, 0.060, 0.060, 0.110, loader_cpu_s=1.0, step_cpu_s=0.002)
+    found = judged(spec=spec, headroom=slowed, profile=profile(spec, 0.007, 0.0001), gil=gil(spec, "waits"))
+    assert "interference" not in causes(found)
 
 
 def test_without_a_step_cheap_samples_are_accused_of_nothing():

@@ -54,13 +54,15 @@ def _interference(evidence: Evidence, split: costs.Shares) -> Finding | None:
 
 
 def _cores_wanted(evidence: Evidence) -> float | None:
-    """CPU seconds per batch of loader and step, over the seconds per batch predicted for both."""
-    room = evidence.headroom
-    parts = (room.alone.cpu_main_s, room.alone.cpu_workers_s, room.step_cpu_s)
-    if not all(is_measured(p) for p in parts) or not room.alone.batches:
+    """CPU seconds per batch of loader and step, over the seconds per batch predicted for both.
+
+    The loader's come from the profile: what starting workers costs is no part of a batch.
+    """
+    room, cost = evidence.headroom, costs.cost_of(evidence)
+    if cost is None or not is_measured(room.step_cpu_s):
         return None
-    loader = (room.alone.cpu_main_s + room.alone.cpu_workers_s) / room.alone.batches
-    return (loader + room.step_cpu_s) / room.predicted_s
+    size = room.alone.mean_batch if is_measured(room.alone.mean_batch) else 1.0
+    return (cost.computing_s * size + room.step_cpu_s) / room.predicted_s
 
 
 def _inside(evidence: Evidence, split: costs.Shares) -> Finding | None:
