@@ -5,10 +5,9 @@
 # A perfect loader has to save more than this, interval and all, before the loader is called the problem: below it
 # run-to-run drift of one and the same loop on a shared machine is as large (seen: 3 to 8 %).
 CEILING_WORTH_IT = 0.08
-# A loop that waits for less than STALL_NEGLIGIBLE of its time, and whose ceiling stays under CEILING_SMALL, is
-# compute-bound. The second limit is wider because the ceiling also holds what the step itself lost to a busy machine.
+# A loop that waits for less than this part of its time does not have a loader problem, unless loader and step fight
+# for cores; the same drift as above.
 STALL_NEGLIGIBLE = 0.08
-CEILING_SMALL = 0.16
 # A finding of its own needs to cost at least this share of the loop.
 IMPACT_WORTH_NAMING = 0.05
 
@@ -17,6 +16,9 @@ IMPACT_WORTH_NAMING = 0.05
 INTERFERENCE_RATIO = 1.20
 # The two compete for cores when together they ask for at least this part of the cores there are.
 INTERFERENCE_DEMAND = 0.80
+# Each of the two has to want at least this many cores: a step on all cores loses time to any neighbour, also to a
+# loader that uses 2 % of one.
+INTERFERENCE_EACH = 0.25
 
 # --- waiting, computing, queueing ---------------------------------------------------------------------------------
 

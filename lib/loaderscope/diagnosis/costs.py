@@ -55,8 +55,9 @@ def bound(evidence: Evidence) -> str:
     if not enough_batches(evidence):
         return "undecided"
     stall = evidence.headroom.both.stall_fraction
-    hardly_waits = stall.below(thresholds.STALL_NEGLIGIBLE) and split.ceiling.below(thresholds.CEILING_SMALL)
-    if hardly_waits or split.ceiling.below(thresholds.CEILING_WORTH_IT):
+    if stall.below(thresholds.STALL_NEGLIGIBLE) and not fights(evidence):
+        return "compute-bound"  # it does not wait: whatever else slows the step, faster loading is no cure
+    if split.ceiling.below(thresholds.CEILING_WORTH_IT):
         return "compute-bound"
     return "input-bound" if split.ceiling.above(thresholds.CEILING_WORTH_IT) else "undecided"
 
@@ -96,6 +97,28 @@ def contended(evidence: Evidence) -> bool:
         return False
     own = own_cpu_share(evidence)
     return own is None or own < thresholds.OWN_CPU_SHARE
+
+
+def demand(evidence: Evidence) -> tuple[float, float] | None:
+    """Cores that loader and step want, each alone, to keep the pace predicted for both; None where not measured.
+
+    CPU seconds per batch over the predicted seconds per batch. The loader's come from the profile: what starting
+    workers costs is no part of a batch.
+    """
+    room, cost = evidence.headroom, cost_of(evidence)
+    if cost is None or not is_measured(room.step_cpu_s) or not is_measured(room.predicted_s):
+        return None
+    size = room.alone.mean_batch if is_measured(room.alone.mean_batch) else 1.0
+    return cost.computing_s * size / room.predicted_s, room.step_cpu_s / room.predicted_s
+
+
+def fights(evidence: Evidence) -> bool:
+    """Loader and step slow each other down: clearly slower together, and both want a good part of the same cores."""
+    wanted = demand(evidence)
+    if wanted is None or not evidence.headroom.interference.above(thresholds.INTERFERENCE_RATIO):
+        return False
+    enough = thresholds.INTERFERENCE_DEMAND * evidence.environment.cores_allowed
+    return min(wanted) >= thresholds.INTERFERENCE_EACH and sum(wanted) >= enough
 
 
 def own_without_queueing(evidence: Evidence) -> float:

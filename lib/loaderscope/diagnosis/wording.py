@@ -43,7 +43,13 @@ def _fault(report: Report) -> str:
 def _compute_bound(report: Report) -> str:
     if report.top is not None:
         return _no_step(report)
-    return f"The loader is not the problem (compute-bound): a perfect loader would save {report.headroom.savings}."
+    room = report.headroom
+    if room.ceiling.below(thresholds.CEILING_WORTH_IT) or not room.interference.above(thresholds.INTERFERENCE_RATIO):
+        return f"The loader is not the problem (compute-bound): a perfect loader would save {room.savings}."
+    return (
+        f"The loader is not the problem (compute-bound): the loop waits for data {room.both.stall_fraction} of its "
+        f"time. The step itself takes {room.interference} as long as on batches that are in memory already."
+    )
 
 
 def _input_bound(report: Report) -> str:

@@ -32,37 +32,17 @@ def _no_overlap(evidence: Evidence, split: costs.Shares) -> Finding | None:
 
 
 def _interference(evidence: Evidence, split: costs.Shares) -> Finding | None:
-    """Both together slower than each alone predicts, and the two ask for more cores than there are."""
-    room = evidence.headroom
-    if not room.with_step or split.interference < thresholds.IMPACT_WORTH_NAMING:
+    """Both together slower than each alone predicts, and the two want more cores than there are."""
+    if split.interference < thresholds.IMPACT_WORTH_NAMING or not costs.fights(evidence):
         return None
-    ratio = room.interference
-    if not ratio.above(thresholds.INTERFERENCE_RATIO):
-        return None
-    demand = _cores_wanted(evidence)
-    said = f"both together take {ratio} of the time that each alone predicts"
-    if demand is None:
-        return Finding(
-            "interference", "undecided", split.interference, (said,), (), "the CPU time of both sides was not measured"
-        )
-    have = evidence.environment.cores_allowed
-    counted = f"CPU seconds per predicted second, n = {room.both.step_time.n} batches"
-    wanted = f"together they want {demand:.2f} cores of {have:.3g} ({counted})"
-    if demand < thresholds.INTERFERENCE_DEMAND * have:
-        return None
-    return Finding("interference", "present", split.interference, (said, wanted), fixes.for_interference(evidence))
-
-
-def _cores_wanted(evidence: Evidence) -> float | None:
-    """CPU seconds per batch of loader and step, over the seconds per batch predicted for both.
-
-    The loader's come from the profile: what starting workers costs is no part of a batch.
-    """
-    room, cost = evidence.headroom, costs.cost_of(evidence)
-    if cost is None or not is_measured(room.step_cpu_s):
-        return None
-    size = room.alone.mean_batch if is_measured(room.alone.mean_batch) else 1.0
-    return (cost.computing_s * size + room.step_cpu_s) / room.predicted_s
+    room, (loader, step) = evidence.headroom, costs.demand(evidence)
+    have, n = evidence.environment.cores_allowed, room.both.step_time.n
+    said = (
+        f"both together take {room.interference} of the time that each alone predicts",
+        f"loader and step want {loader:.2f} + {step:.2f} cores of {have:.3g} "
+        f"(CPU seconds per predicted second, n = {n} batches)",
+    )
+    return Finding("interference", "present", split.interference, said, fixes.for_interference(evidence))
 
 
 def _inside(evidence: Evidence, split: costs.Shares) -> Finding | None:
