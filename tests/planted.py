@@ -95,7 +95,6 @@ SPEED = [
     speed(BOUND, "weak", "jpeg", jpeg(SMALL), 2, 8, 2, per_load=12.0),
     speed(BOUND, "strong", "http", http(TINY, latency_s=0.010), far(TINY, 10), 8, 8, 100),  # 12 against 100
     speed(BOUND, "weak", "python", python(1), 1, 8, 2, 20),  # 4 against 20
-    Planted("compute-bound-training", BOUND, "strong", "memory", "0.3 ms a batch to 15 ms or more", lambda r: train(1)),
 ]
 
 INTERFERENCE = [
