@@ -18,7 +18,6 @@ from planting import (
     SMALL,
     TINY,
     N,
-    Planted,
     by_batch,
     far,
     fault,
