@@ -118,3 +118,16 @@ def test_a_stream_without_an_end_has_a_limit_of_its_own(monkeypatch):
 
 def test_every_error_is_one_of_ours_and_says_so():
     assert issubclass(BadInputError, LoaderscopeError) and issubclass(BadInputError, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [({"checks": "all"}, "memory and correctness"), ({"checks": ("memory",)}, "of memory"), ({"val": [1]}, "val=")],
+)
+def test_what_is_not_built_yet_is_said_and_not_passed_over(asked, said):
+    report = ls.diagnose([], budget_s=1, **asked)
+    assert any(said in note and "yet" in note for note in report.notes)
+
+
+def test_the_default_asks_for_nothing_that_is_missing():
+    assert not any("yet" in note for note in ls.diagnose([], budget_s=1).notes)

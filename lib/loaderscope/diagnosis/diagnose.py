@@ -14,7 +14,7 @@ from loaderscope.diagnosis import costs, proofs, rules
 from loaderscope.diagnosis.evidence import Evidence, fault_of, loops_of
 from loaderscope.diagnosis.first_look import first_look, second_look
 from loaderscope.diagnosis.report import Report
-from loaderscope.diagnosis.request import check_arguments, refuse_while_spawning
+from loaderscope.diagnosis.request import check_arguments, refuse_while_spawning, unanswered
 from loaderscope.diagnosis.silence import hang_deadline_s
 from loaderscope.diagnosis.state import CountedStep, restored, stateful, step_failed
 from loaderscope.diagnosis.wording import no_batches
@@ -80,6 +80,7 @@ def diagnose(
         try:
             with signals.held(signal.SIGINT):  # from here on there is a report
                 session = _Session(spec, step, float(budget_s), progress, clock)
+                session.notes += unanswered(checks, val)
             session.run()
         except KeyboardInterrupt:
             session.ended = "interrupted"
