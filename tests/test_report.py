@@ -222,3 +222,11 @@ def test_what_was_measured_is_reached_by_name():
     assert made.timing is made.headroom.both and loader_only.timing is loader_only.headroom.alone
     assert not is_measured(unmeasured().timing) and made.gil.verdict == "waits" and made.profile.n == 200
     assert made.facts.dataset == "shop.Photos" and made.environment.cores_logical == 2
+
+
+def test_a_small_cause_does_not_stand_for_the_whole_wait():
+    """Loading takes 128 ms, the step 8; what makes loading slow is undecided, and taking turns costs only 6 %."""
+    spec = facts(num_workers=0)
+    made = report(spec, headroom=room(spec, 0.128, 0.008, 0.136))
+    made = dataclasses.replace(made, findings=(Finding("no-overlap", "present", 0.06, ("6 % of the loop",)),))
+    assert "larger part of the wait is undecided" in made.verdict and "6.0 %" in made.verdict

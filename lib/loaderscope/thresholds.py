@@ -8,6 +8,8 @@ CEILING_WORTH_IT = 0.08
 # A loop that waits for less than this part of its time does not have a loader problem, unless loader and step fight
 # for cores; the same drift as above.
 STALL_NEGLIGIBLE = 0.08
+# The leading cause has to cost at least this part of what there is to gain, or the verdict says that most is open.
+MAIN_PART = 0.40
 # A finding of its own needs to cost at least this share of the loop.
 IMPACT_WORTH_NAMING = 0.05
 

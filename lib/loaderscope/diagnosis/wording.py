@@ -56,6 +56,10 @@ def _input_bound(report: Report) -> str:
     saves = f"A perfect loader would save {report.headroom.savings}."
     if report.top is None:
         return f"The loop waits for data, and the cause is undecided. {saves}"
+    impact = report.top.impact
+    if impact is not None and impact < thresholds.MAIN_PART * report.headroom.ceiling.value:
+        rest = f"The larger part of the wait is undecided; {text.share(impact)} of the time is this"
+        return f"The loop waits for data. {rest}: {_meaning(report.top)}. {saves}"
     return f"The loop waits for data: {_meaning(report.top)}. {saves}"
 
 
