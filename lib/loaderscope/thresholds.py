@@ -5,6 +5,8 @@
 # A perfect loader has to save more than this, interval and all, before the loader is called the problem: below it
 # run-to-run drift of one and the same loop on a shared machine is as large (seen: 3 to 8 %).
 CEILING_WORTH_IT = 0.08
+# A ceiling that lies wholly over this, or under it, says clearly which side is at fault (claim C2): twice the drift.
+CEILING_CLEAR = 0.16
 # A loop that waits for less than this part of its time does not have a loader problem, unless loader and step fight
 # for cores; the same drift as above.
 STALL_NEGLIGIBLE = 0.08

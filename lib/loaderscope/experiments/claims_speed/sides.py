@@ -116,9 +116,9 @@ def judge_sides(rooms: dict[str, Headroom]) -> Verdict:
             f"{name}: alone {text.seconds(room.alone_s.value)} and {text.seconds(room.cached.mean)} a batch,"
             f" so {named}; a perfect loader would save {room.ceiling}"
         )
-        if not (room.ceiling.above(thresholds.CEILING_SMALL) or room.ceiling.below(thresholds.CEILING_SMALL)):
+        if not (room.ceiling.above(thresholds.CEILING_CLEAR) or room.ceiling.below(thresholds.CEILING_CLEAR)):
             unclear.append(name)
-        elif room.ceiling.above(thresholds.CEILING_SMALL) != (named == "the loader"):
+        elif room.ceiling.above(thresholds.CEILING_CLEAR) != (named == "the loader"):
             wrong.append((name, room))
     if unclear:
         return Verdict.undecided("C2", f"too noisy to say who is at fault: {', '.join(unclear)}", *said)
