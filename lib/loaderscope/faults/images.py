@@ -105,4 +105,5 @@ def to_tensor(image: Image.Image | torch.Tensor) -> torch.Tensor:
     """Float tensor, channels first, 0..1; a tensor is passed on as it is."""
     if isinstance(image, torch.Tensor):
         return image
-    return torch.from_numpy(np.asarray(image, dtype=np.float32) / 255.0).permute(2, 0, 1).contiguous()
+    # In NumPy, not torch: torch would share this small copy out among threads, which on a busy machine costs more.
+    return torch.from_numpy(np.ascontiguousarray((np.asarray(image, dtype=np.float32) / 255.0).transpose(2, 0, 1)))
