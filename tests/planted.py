@@ -196,7 +196,7 @@ BY_NAME = {entry.name: entry for entry in PLANTED}
 _CORE = (
     *("no-overlap-sleep-0w-step-strong", "no-overlap-sleep-0w-step-weak", "no-overlap-jpeg-0w-step-strong"),
     *("io-latency-sleep-0w-alone-strong", "io-latency-sleep-2w-step-strong", "io-latency-http-2w-step-weak"),
-    *("cpu-bound-jpeg-0w-alone-strong", "cpu-bound-jpeg-2w-step-strong", "cpu-bound-native-2w-step-weak"),
+    *("cpu-bound-native-0w-alone-strong", "cpu-bound-jpeg-2w-step-strong", "cpu-bound-native-2w-step-weak"),
     *("python-bound-loops-0w-alone-strong", "python-bound-python-2w-step-strong", "python-bound-python-2w-step-weak"),
     *("compute-bound-sleep-4w-step-strong", "compute-bound-jpeg-2w-step-weak"),
     *("interference-native-strong", "interference-native-weak"),
